@@ -118,7 +118,7 @@ class Domain:
         if bad.any():
             at = int(np.argmax(bad))
             raise ValueError(
-                f"labels: entry {at} is {vector[at]:.6g}, outside the declared domain ({self.describe_labels()})"
+                f"labels: entry {at} is {vector[at]:.6g}, outside the declared domain: {self.describe_labels()}"
             )
 
     def describe_labels(self) -> str:
