@@ -1,0 +1,168 @@
+"""Execute the notebooks whose text, library, lock or data changed, and store their outputs.
+
+A notebook that raises, or that writes to stderr, is reported with its cell and is not stored. With
+``--profile quick`` or ``paper`` the chosen profile is injected into the parameters cell and the
+outcome goes to ``_build/profiles``: the stored outputs always belong to the profile ``book``.
+
+usage: python -m tools.execute [--force] [--profile NAME] [NOTEBOOK ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn, TypeAlias
+
+import nbclient
+from nbclient.exceptions import CellExecutionError
+from nbformat import NotebookNode
+from papermill.parameterize import parameterize_notebook
+from tqdm import tqdm
+
+from tools.kernel import use_kernel_environment
+from tools.notebooks import (
+    changes,
+    code_cells,
+    entry,
+    find_notebooks,
+    read,
+    read_record,
+    surroundings,
+    write,
+    write_record,
+)
+from tools.paths import BUILD, ROOT, relative
+
+PROFILES = ("quick", "book", "paper")
+CELL_TIMEOUT = {"quick": 120, "book": 300, "paper": None}
+
+
+# A bar over cells that is advanced by hand, and so iterates over nothing.
+Progress: TypeAlias = "tqdm[NoReturn]"
+
+
+class NotebookError(Exception):
+    """A notebook raised, or wrote to stderr."""
+
+
+def stderr_of(notebook: NotebookNode) -> list[tuple[int, str]]:
+    """Return cell number and text of everything that was written to stderr."""
+    return [
+        (index, output.text)
+        for index, cell in code_cells(notebook)
+        for output in cell.outputs
+        if output.output_type == "stream" and output.name == "stderr"
+    ]
+
+
+def run(notebook: NotebookNode, folder: Path, timeout: int | None, bar: Progress | None = None) -> None:
+    """Execute every cell of ``notebook`` in place, from a fresh kernel, in ``folder``.
+
+    Raises
+    ------
+    NotebookError
+        A cell raised or wrote to stderr. The message shows the cell and the traceback.
+    """
+
+    def advance(**_: object) -> None:
+        if bar is not None:
+            bar.update()
+
+    client = nbclient.NotebookClient(
+        notebook,
+        timeout=timeout,
+        kernel_name="python3",
+        record_timing=False,
+        resources={"metadata": {"path": str(folder)}},
+        on_cell_executed=advance,
+    )
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        raise NotebookError(str(error)) from error
+    noise = stderr_of(notebook)
+    if noise:
+        index, text = noise[0]
+        raise NotebookError(f"cell {index} wrote to stderr:\n{notebook.cells[index].source}\n---\n{text}")
+
+
+def prepare(path: Path, profile: str) -> NotebookNode:
+    """Read a notebook, with another profile injected if one is asked for."""
+    notebook = read(path)
+    if profile == "book":
+        return notebook
+    injected: NotebookNode = parameterize_notebook(notebook, {"profile": profile})
+    return injected
+
+
+def execute(path: Path, profile: str, bar: Progress) -> NotebookNode:
+    """Execute one notebook under ``profile``, store it, and report its time."""
+    start = time.perf_counter()
+    bar.set_description(path.stem)
+    notebook = prepare(path, profile)
+    run(notebook, path.parent, CELL_TIMEOUT[profile], bar)
+    target = path if profile == "book" else BUILD / "profiles" / profile / path.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write(notebook, target)
+    bar.write(f"{relative(path)}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
+    return notebook
+
+
+def stale(
+    paths: list[Path], record: dict[str, dict[str, str]], common: dict[str, str], force: bool
+) -> list[Path]:
+    """Select the notebooks to execute, and say why."""
+    chosen = []
+    for path in paths:
+        why = ["--force"] if force else changes(path, record, common)
+        if why:
+            print(f"{relative(path)}: to execute ({', '.join(why)})", file=sys.stderr)
+            chosen.append(path)
+        else:
+            print(f"{relative(path)}: stored outputs are current", file=sys.stderr)
+    return chosen
+
+
+def execute_all(paths: list[Path], profile: str, force: bool) -> list[str]:
+    """Execute what is not current; return the names of the notebooks that failed."""
+    record, common, failed = read_record(), surroundings(), []
+    todo = stale(paths, record, common, force or profile != "book")
+    total = sum(1 for path in todo for _ in code_cells(read(path)))
+    with tqdm(total=total, unit="cell", disable=not todo, file=sys.stderr) as bar:
+        for path in todo:
+            try:
+                notebook = execute(path, profile, bar)
+            except NotebookError as error:
+                bar.write(f"\n{relative(path)} FAILED\n{error}\n", file=sys.stderr)
+                failed.append(relative(path))
+                continue
+            if profile == "book":
+                record[relative(path)] = entry(notebook, common)
+                write_record(record)
+    return failed
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Execute what changed; exit status 1 if a notebook failed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.execute", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("notebooks", nargs="*", type=Path, help="only these (default: all under book/)")
+    parser.add_argument("--force", action="store_true", help="execute also what is current")
+    parser.add_argument("--profile", choices=PROFILES, default="book", help="default: book")
+    options = parser.parse_args(arguments)
+    use_kernel_environment()
+    start = time.perf_counter()
+    paths = [path if path.is_absolute() else ROOT / path for path in options.notebooks] or find_notebooks()
+    failed = execute_all(paths, options.profile, options.force)
+    if failed:
+        print(f"Failed: {', '.join(failed)}", file=sys.stderr)
+        return 1
+    print(f"{len(paths)} notebook(s) current after {time.perf_counter() - start:.0f} s.", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
