@@ -1,0 +1,233 @@
+"""InteractiveAboveThreshold: test private queries one at a time and stop at the first good one.
+
+Source: ligett2017, Algorithm 2, Lemma 2.8 and Theorem A.1; errata AF-7a, AF-7e and AF-7g.
+
+The test never needs the *value* of a query, only whether it reaches a level; a query is therefore an
+object with one method, ``reaches(level)``, which may decide without computing the value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+
+from adaptive_dp.accuracy_first.levels import PrivacyLevels, as_prefix_costs
+from adaptive_dp.privacy import Domain, Guarantee, Neighbours, Refused, Release, Trace
+from adaptive_dp.validation import (
+    FloatArray,
+    as_finite_array,
+    check_choice,
+    check_count,
+    check_generator,
+    check_positive,
+    check_probability,
+    check_real,
+)
+
+SOURCE = "ligett2017, Algorithm 2 and Lemma 2.8; erratum AF-7"
+
+
+class Query(Protocol):
+    """A private question about the data, known to the public by what it returns alone."""
+
+    def reaches(self, level: float) -> bool:
+        """Whether the query's value on the private data is at least ``level``."""
+        ...
+
+
+@dataclass(frozen=True)
+class ValueQuery:
+    """A query whose value is already there."""
+
+    value: float
+
+    def reaches(self, level: float) -> bool:
+        """Whether the value is at least ``level``."""
+        return self.value >= level
+
+
+AnyQuery = TypeVar("AnyQuery", bound=Query)
+
+
+def interactive_above_threshold(
+    queries: Iterable[AnyQuery],
+    *,
+    threshold: float,
+    sensitivity: float,
+    epsilon: float,
+    prefix_epsilons: PrivacyLevels | ArrayLike,
+    rng: np.random.Generator,
+    neighbours: Neighbours = Neighbours.REPLACE_ONE,
+    domain: Domain | None = None,
+) -> Release[AnyQuery]:
+    """Stop at the first query whose noisy value reaches a noisy threshold.
+
+    The threshold gets Laplace(2 sensitivity / epsilon) noise once, each query fresh
+    Laplace(4 sensitivity / epsilon) noise; both scales are needed, since the value of a query may move
+    up and that of another down between two neighbouring data sets (erratum AF-7a).
+
+    Parameters
+    ----------
+    queries : iterable of Query
+        Produced lazily: query t is asked for only when all earlier ones have failed.
+    threshold : float
+        The level that a query has to reach.
+    sensitivity : float
+        How much the value of any one query, held fixed, moves between neighbouring data sets.
+    epsilon : float
+        Privacy loss of the test alone.
+    prefix_epsilons : PrivacyLevels or array_like, shape (T,)
+        What publishing queries 0 ... t costs, nondecreasing; zeros for public queries.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    Release
+        The accepted query, or ``Refused`` when all T fail. Ex-post guarantee
+        ``epsilon + prefix_epsilons[t]``; a refusal costs ``epsilon + prefix_epsilons[T-1]``, and the
+        release never contains the exact minimiser that the paper falls back to (erratum AF-7g).
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range, or more queries than ``prefix_epsilons`` pays for.
+    """
+    level = check_real("threshold", threshold)
+    delta, test_epsilon = check_positive("sensitivity", sensitivity), check_positive("epsilon", epsilon)
+    costs = as_prefix_costs(prefix_epsilons)
+    check_generator(rng)
+    noisy_threshold = level + rng.laplace(scale=2 * delta / test_epsilon)
+    query_scale = 4 * delta / test_epsilon
+    for index, query in enumerate(queries):
+        if index >= len(costs):
+            raise ValueError(f"prefix_epsilons pays for {len(costs)} queries, but there is one more")
+        # value + noise >= noisy threshold, written as what the query has to reach
+        if query.reaches(noisy_threshold - rng.laplace(scale=query_scale)):
+            return _outcome(query, index, test_epsilon, float(costs[index]), neighbours, domain, index + 1)
+    refusal = Refused(f"none of the {len(costs)} queries reached the threshold")
+    return _outcome(refusal, None, test_epsilon, float(costs[-1]), neighbours, domain, len(costs))
+
+
+def _outcome(
+    value: Any,
+    index: int | None,
+    test_epsilon: float,
+    generate_epsilon: float,
+    neighbours: Neighbours,
+    domain: Domain | None,
+    tested: int,
+) -> Release[Any]:
+    guarantee = Guarantee(
+        kind="ex-post",
+        epsilon=test_epsilon + generate_epsilon,
+        neighbours=neighbours,
+        domain=domain,
+        parts={"test": test_epsilon, "generate": generate_epsilon},
+        source=SOURCE,
+    )
+    return Release(value, guarantee, index=index, trace=Trace(tested=tested))
+
+
+# ---------------------------------------------------------------- exact laws
+
+
+def _laplace_cdf(x: FloatArray, scale: float) -> FloatArray:
+    tail = 0.5 * np.exp(-np.abs(x) / scale)
+    return np.where(x < 0, tail, 1 - tail)
+
+
+def halting_probability(
+    values: ArrayLike,
+    *,
+    threshold: float,
+    sensitivity: float,
+    epsilon: float,
+    threshold_factor: float = 2.0,
+    query_factor: float = 4.0,
+) -> float:
+    """Exact probability that the test stops at the last of the listed query values and not before.
+
+    One-dimensional integral over the threshold's noise, by Gauss-Legendre rules between the kinks of
+    the integrand; absolute error below 1e-13. ``threshold_factor`` and ``query_factor`` replace the 2
+    and the 4 of the algorithm, to see what other choices would cost (erratum AF-7a).
+
+    Parameters
+    ----------
+    values : array_like, shape (t,)
+        Values of queries 0 ... t-1 on the data.
+    """
+    value = as_finite_array("values", values, ndim=1)
+    unit = check_positive("sensitivity", sensitivity) / check_positive("epsilon", epsilon)
+    b_threshold, b_query = threshold_factor * unit, query_factor * unit
+    distance = value - check_real("threshold", threshold)
+    nodes, weights = _panels(np.append(distance, 0.0), b_threshold, b_query)
+    # P(nu < xi - d_s) for the queries that fail, P(nu >= xi - d_t) for the one that is accepted
+    fail = np.log(_laplace_cdf(nodes[:, None] - distance[None, :-1], b_query)).sum(axis=1)
+    accept = _laplace_cdf(distance[-1] - nodes, b_query)
+    density = np.exp(-np.abs(nodes) / b_threshold + fail) / (2 * b_threshold)
+    return float(weights @ (density * accept))
+
+
+def _panels(kinks: FloatArray, b_threshold: float, b_query: float) -> tuple[FloatArray, FloatArray]:
+    """Gauss-Legendre nodes and weights on panels that end at every kink and are short against both scales."""
+    reach = 45 * b_threshold
+    width = min(b_threshold, b_query)
+    inside = kinks[np.abs(kinks) < reach]
+    edges = np.unique(np.concatenate([np.arange(-reach, reach + width, width), inside]))
+    x, w = np.polynomial.legendre.leggauss(12)
+    half = np.diff(edges)[:, None] / 2
+    centre = (edges[:-1] + edges[1:])[:, None] / 2
+    return (centre + half * x).ravel(), (half * w).ravel()
+
+
+def false_acceptance_probability(margin: float, *, levels: int, sensitivity: float, epsilon: float) -> float:
+    """Exact chance that one of ``levels`` queries, all ``margin`` below the threshold, is accepted.
+
+    The worst case of Theorem A.1: every query sits exactly at the edge of being too bad.
+    """
+    count = check_count("levels", levels)
+    gap = check_real("margin", margin)
+    unit = check_positive("sensitivity", sensitivity) / check_positive("epsilon", epsilon)
+    nodes, weights = _panels(np.array([-gap, 0.0]), 2 * unit, 4 * unit)
+    density = np.exp(-np.abs(nodes) / (2 * unit)) / (4 * unit)
+    log_fail = np.log(_laplace_cdf(nodes + gap, 4 * unit))
+    return float(weights @ (density * -np.expm1(count * log_fail)))
+
+
+CALIBRATIONS = ("printed", "sharp")
+
+
+def accuracy_margin(
+    *, levels: int, sensitivity: float, epsilon: float, failure: float, calibration: str = "sharp"
+) -> float:
+    """How far below the threshold an accepted query can be, except with probability ``failure``.
+
+    ``"printed"``: 8 Delta (log T + log(2/gamma)) / epsilon (ligett2017, Theorem A.1).
+    ``"sharp"``: 4 Delta log(2T / (3 gamma)) / epsilon (erratum AF-7e; needs gamma < 2T/3).
+    ``"exact"``: the root of :func:`false_acceptance_probability`.
+
+    It bounds bad acceptances only; it says nothing about the chance that every query is refused.
+    """
+    kind = check_choice("calibration", calibration, (*CALIBRATIONS, "exact"))
+    count, gamma = check_count("levels", levels), check_probability("failure", failure)
+    unit = check_positive("sensitivity", sensitivity) / check_positive("epsilon", epsilon)
+    if kind == "printed":
+        return 8 * unit * (math.log(count) + math.log(2 / gamma))
+    if gamma >= 2 * count / 3:
+        raise ValueError(f"failure must be below 2 T / 3 = {2 * count / 3:.6g}, got {gamma!r}")
+    sharp = 4 * unit * math.log(2 * count / (3 * gamma))
+    if kind == "sharp":
+        return sharp
+
+    def excess_failure(margin: float) -> float:
+        p = false_acceptance_probability(margin, levels=count, sensitivity=sensitivity, epsilon=epsilon)
+        return p - gamma
+
+    root = float(brentq(excess_failure, 0.0, 2 * sharp + unit, xtol=1e-13 * unit, rtol=1e-14))
+    return root * (1 + 1e-12)  # the failure probability falls with the margin: step to the safe side
