@@ -10,13 +10,13 @@ from adaptive_dp.accuracy_first.above_threshold import (
 )
 from adaptive_dp.accuracy_first.brownian import BrownianBoundary, brownian_levels, brownian_nr, brownian_walk
 from adaptive_dp.accuracy_first.calibration import (
+    above_threshold_epsilon,
     default_levels,
     doubling_levels,
     doubling_test_epsilon,
     minimiser_radius,
     minimiser_sensitivity,
     risk_query_sensitivity,
-    test_epsilon,
 )
 from adaptive_dp.accuracy_first.levels import GeometricLevels, ListedLevels, PrivacyLevels
 from adaptive_dp.accuracy_first.mechanisms import (
@@ -46,6 +46,7 @@ __all__ = [
     "Query",
     "RidgeProblem",
     "ValueQuery",
+    "above_threshold_epsilon",
     "accuracy_margin",
     "brownian_levels",
     "brownian_nr",
@@ -71,6 +72,5 @@ __all__ = [
     "prepare",
     "risk_query_sensitivity",
     "step_characteristic_function",
-    "test_epsilon",
     "theory_inversion",
 ]

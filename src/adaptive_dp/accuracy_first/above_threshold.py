@@ -99,25 +99,30 @@ def interactive_above_threshold(
         A parameter out of range, or more queries than ``prefix_epsilons`` pays for.
     """
     level = check_real("threshold", threshold)
-    delta, test_epsilon = check_positive("sensitivity", sensitivity), check_positive("epsilon", epsilon)
+    delta, above_threshold_epsilon = (
+        check_positive("sensitivity", sensitivity),
+        check_positive("epsilon", epsilon),
+    )
     costs = as_prefix_costs(prefix_epsilons)
     check_generator(rng)
-    noisy_threshold = level + rng.laplace(scale=2 * delta / test_epsilon)
-    query_scale = 4 * delta / test_epsilon
+    noisy_threshold = level + rng.laplace(scale=2 * delta / above_threshold_epsilon)
+    query_scale = 4 * delta / above_threshold_epsilon
     for index, query in enumerate(queries):
         if index >= len(costs):
             raise ValueError(f"prefix_epsilons pays for {len(costs)} queries, but there is one more")
         # value + noise >= noisy threshold, written as what the query has to reach
         if query.reaches(noisy_threshold - rng.laplace(scale=query_scale)):
-            return _outcome(query, index, test_epsilon, float(costs[index]), neighbours, domain, index + 1)
+            return _outcome(
+                query, index, above_threshold_epsilon, float(costs[index]), neighbours, domain, index + 1
+            )
     refusal = Refused(f"none of the {len(costs)} queries reached the threshold")
-    return _outcome(refusal, None, test_epsilon, float(costs[-1]), neighbours, domain, len(costs))
+    return _outcome(refusal, None, above_threshold_epsilon, float(costs[-1]), neighbours, domain, len(costs))
 
 
 def _outcome(
     value: Any,
     index: int | None,
-    test_epsilon: float,
+    above_threshold_epsilon: float,
     generate_epsilon: float,
     neighbours: Neighbours,
     domain: Domain | None,
@@ -125,10 +130,10 @@ def _outcome(
 ) -> Release[Any]:
     guarantee = Guarantee(
         kind="ex-post",
-        epsilon=test_epsilon + generate_epsilon,
+        epsilon=above_threshold_epsilon + generate_epsilon,
         neighbours=neighbours,
         domain=domain,
-        parts={"test": test_epsilon, "generate": generate_epsilon},
+        parts={"test": above_threshold_epsilon, "generate": generate_epsilon},
         source=SOURCE,
     )
     return Release(value, guarantee, index=index, trace=Trace(tested=tested))

@@ -26,7 +26,7 @@ from adaptive_dp.accuracy_first.calibration import (
     minimiser_radius,
     minimiser_sensitivity,
 )
-from adaptive_dp.accuracy_first.levels import GeometricLevels, ListedLevels
+from adaptive_dp.accuracy_first.levels import ListedLevels
 from adaptive_dp.accuracy_first.mechanisms import (
     Hypothesis,
     NoisyStatistic,

@@ -98,7 +98,7 @@ MOMENT_SENSITIVITY_L1 = 4.0
 MOMENT_SENSITIVITY_L2 = math.sqrt(4.5)
 
 
-def test_epsilon(
+def above_threshold_epsilon(
     *, sensitivity: float, alpha: float, failure: float, levels: int, calibration: str = "sharp"
 ) -> float:
     """Privacy loss of InteractiveAboveThreshold that accepts nothing worse than ``alpha``, threshold -alpha/2.
@@ -113,9 +113,6 @@ def test_epsilon(
     if gamma >= 2 * count / 3:
         raise ValueError(f"failure must be below 2 T / 3 = {2 * count / 3:.6g}, got {gamma!r}")
     return 8 * delta * math.log(2 * count / (3 * gamma)) / target
-
-
-test_epsilon.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name says
 
 
 def doubling_test_epsilon(

@@ -114,7 +114,7 @@ class GeometricLevels(PrivacyLevels):
         index -= (index >= 0) & (self.at(np.maximum(index, 0)) >= bound)
         following = np.minimum(index + 1, self.count - 1)
         index += (index < self.count - 1) & (self.at(following) < bound)
-        return index
+        return np.asarray(index, dtype=np.int64)
 
 
 def as_levels(epsilons: PrivacyLevels | ArrayLike) -> PrivacyLevels:

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from adaptive_dp.accuracy_first.above_threshold import interactive_above_threshold
 from adaptive_dp.accuracy_first.calibration import (
     MOMENT_SENSITIVITY_L1,
+    above_threshold_epsilon,
     check_calibration,
     default_levels,
     doubling_levels,
@@ -25,7 +26,6 @@ from adaptive_dp.accuracy_first.calibration import (
     minimiser_radius,
     minimiser_sensitivity,
     risk_query_sensitivity,
-    test_epsilon,
 )
 from adaptive_dp.accuracy_first.levels import PrivacyLevels, as_levels
 from adaptive_dp.accuracy_first.moments import MomentCoding
@@ -343,7 +343,7 @@ def search_path(
     """
     task, rows, lam = problem.task, problem.rows, problem.lam
     sensitivity = risk_query_sensitivity(task, rows=rows, lam=lam, calibration=calibration)
-    epsilon = test_epsilon(
+    epsilon = above_threshold_epsilon(
         sensitivity=sensitivity, alpha=alpha, failure=failure, levels=len(levels), calibration=calibration
     )
     outcome = interactive_above_threshold(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -189,9 +189,7 @@ def _draw_moves(
     return moves
 
 
-def noise_reduction_marginal(
-    epsilon: float, *, sensitivity: float, value: float = 0.0
-) -> stats.rv_continuous:
+def noise_reduction_marginal(epsilon: float, *, sensitivity: float, value: float = 0.0) -> Any:
     """The exact law of one coordinate at level ``epsilon``: Laplace(sensitivity / epsilon) around ``value``.
 
     Source: ligett2017, Theorem 2.7. Returns a frozen scipy distribution.

@@ -93,7 +93,7 @@ class LogisticProblem:
         """Hessian of the mean loss at theta*, without the ridge term, shape (p, p)."""
         margin = self.signed @ self.minimiser
         curvature = self.counts / (np.exp(margin) + 2 + np.exp(-margin))
-        return (self.signed.T * curvature) @ self.signed / self.rows
+        return np.asarray((self.signed.T * curvature) @ self.signed / self.rows)
 
     @cached_property
     def least_risk(self) -> float:
