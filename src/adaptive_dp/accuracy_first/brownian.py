@@ -224,7 +224,8 @@ def brownian_nr(
     levels, variances = brownian_levels(boundary, largest=largest, count=count)
     walk = brownian_walk(statistic.value, variances, rng)
     pure = search_path(
-        (statistic.solve(noisy) for noisy in walk),
+        walk,
+        statistic,
         problem,
         levels,
         alpha=target,

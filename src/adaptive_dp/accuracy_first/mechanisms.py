@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,22 +42,31 @@ from adaptive_dp.validation import FloatArray, check_generator, check_positive, 
 Hypothesis = Release[FloatArray]
 
 
-@dataclass(frozen=True, eq=False)
 class RiskQuery:
     """Excess risk of one hypothesis, as the query L(theta*) - L(theta) that has to reach -alpha/2.
 
     The public part of an accepted query is ``theta``; the problem behind it is private (erratum AF-7g).
+    The hypothesis is computed when it is asked for, and most queries fail without it: a hypothesis that is
+    known to lie on the sphere is too far from theta* to be good. The answer is the same either way.
     """
 
-    theta: FloatArray
-    problem: Problem
+    def __init__(self, noisy: FloatArray, statistic: NoisyStatistic, problem: Problem) -> None:
+        self._noisy, self._statistic, self._problem = noisy, statistic, problem
+
+    @cached_property
+    def theta(self) -> FloatArray:
+        """The hypothesis, shape (p,): post-processing of the noisy statistic."""
+        return self._statistic.solve(self._noisy)
 
     def reaches(self, level: float) -> bool:
         """Whether L(theta*) - L(theta) >= level."""
-        return self.problem.excess_at_most(self.theta, -level)
+        statistic, problem = self._statistic, self._problem
+        if statistic.on_sphere(self._noisy) and problem.least_excess_on_sphere(statistic.radius) > -level:
+            return False
+        return problem.excess_at_most(self.theta, -level)
 
     def __repr__(self) -> str:
-        return f"<risk query for a hypothesis in {self.theta.size} dimensions>"
+        return "<risk query; publish its theta if it is accepted>"
 
 
 # ---------------------------------------------------------------- how noise becomes a hypothesis
@@ -74,12 +84,15 @@ class NoisyStatistic:
         Its l1 sensitivity (its l2 sensitivity where the noise is Gaussian).
     solve : callable
         From a noisy statistic to a hypothesis of norm at most ``radius``; post-processing.
+    on_sphere : callable
+        A cheap certificate: True only if ``solve`` would return a hypothesis of norm exactly ``radius``.
     """
 
     value: FloatArray
     sensitivity: float
     radius: float
     solve: Callable[[FloatArray], FloatArray]
+    on_sphere: Callable[[FloatArray], bool]
 
 
 def covariance_statistic(
@@ -102,13 +115,21 @@ def covariance_statistic(
         multiplier = minimum.multiplier
         return minimum.theta
 
-    return NoisyStatistic(coding.encode(problem.gram, problem.moment), sensitivity, radius, solve)
+    def on_sphere(vector: FloatArray) -> bool:
+        # A negative diagonal entry makes the quadratic indefinite, and then no interior point is a minimum.
+        return bool(coding.diagonal(vector).min() + problem.rows * problem.lam < 0)
+
+    return NoisyStatistic(coding.encode(problem.gram, problem.moment), sensitivity, radius, solve, on_sphere)
 
 
 def output_statistic(problem: Problem, *, sensitivity: float, radius: float) -> NoisyStatistic:
     """The exact minimiser itself; a noisy one outside the ball is projected onto it (erratum AF-1a)."""
     return NoisyStatistic(
-        problem.minimiser, sensitivity, radius, lambda vector: project_to_ball(vector, radius)
+        problem.minimiser,
+        sensitivity,
+        radius,
+        solve=lambda vector: project_to_ball(vector, radius),
+        on_sphere=lambda vector: bool(vector @ vector > radius**2),
     )
 
 
@@ -317,7 +338,8 @@ def _noise_reduction_search(
     )
     path = noise_reduction(statistic.value, sensitivity=statistic.sensitivity, epsilons=levels, rng=rng)
     return search_path(
-        (statistic.solve(noisy) for noisy in path.walk()),
+        path.walk(),
+        statistic,
         problem,
         levels,
         alpha=target,
@@ -328,7 +350,8 @@ def _noise_reduction_search(
 
 
 def search_path(
-    hypotheses: Iterator[FloatArray],
+    noisy_statistics: Iterator[FloatArray],
+    statistic: NoisyStatistic,
     problem: Problem,
     levels: PrivacyLevels,
     *,
@@ -339,7 +362,8 @@ def search_path(
 ) -> Hypothesis:
     """Test hypotheses of falling noise one at a time; the common second half of every search of the chapter.
 
-    ``hypotheses`` must lie in the ball of ``minimiser_radius`` and cost ``levels[t]`` as prefixes.
+    The noisy statistics must cost ``levels[t]`` as prefixes, and ``statistic.radius`` must not exceed the
+    ``minimiser_radius`` of the calibration. Each is used before the next one is drawn.
     """
     task, rows, lam = problem.task, problem.rows, problem.lam
     sensitivity = risk_query_sensitivity(task, rows=rows, lam=lam, calibration=calibration)
@@ -347,7 +371,7 @@ def search_path(
         sensitivity=sensitivity, alpha=alpha, failure=failure, levels=len(levels), calibration=calibration
     )
     outcome = interactive_above_threshold(
-        (RiskQuery(theta, problem) for theta in hypotheses),
+        (RiskQuery(noisy, statistic, problem) for noisy in noisy_statistics),
         threshold=-alpha / 2,
         sensitivity=sensitivity,
         epsilon=epsilon,
@@ -414,7 +438,7 @@ def doubling(
     spent = 0.0
     for step, epsilon in enumerate(levels, start=1):
         noisy = statistic.value + laplace(statistic.sensitivity / epsilon, statistic.value.shape, rng)
-        query = RiskQuery(statistic.solve(noisy), problem)
+        query = RiskQuery(noisy, statistic, problem)
         spent += epsilon
         if query.reaches(-target / 2 - float(laplace(sensitivity / each, (), rng))):
             return _hypothesis_release(

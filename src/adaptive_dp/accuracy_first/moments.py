@@ -49,6 +49,11 @@ class MomentCoding:
             return np.concatenate([gram.ravel(), moment])
         return np.concatenate([np.diag(gram), OFF_DIAGONAL[self.kind] * gram[self._upper], moment])
 
+    def diagonal(self, vector: FloatArray) -> FloatArray:
+        """Diagonal of the (p, p) matrix in a coded vector, shape (p,); a view."""
+        p = self.columns
+        return vector[: p * p : p + 1] if self.kind == "printed" else vector[:p]
+
     def decode(self, vector: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Symmetric (p, p) matrix and (p,) vector; only the symmetric part of a noisy X'X matters."""
         p = self.columns

@@ -61,6 +61,10 @@ class RidgeProblem:
         """Whether L(theta) - L(theta*) <= level."""
         return self.excess_risk(theta) <= level
 
+    def least_excess_on_sphere(self, radius: float) -> float:
+        """Lower bound on the excess risk of every theta with |theta| = ``radius``, from strong convexity."""
+        return _least_excess_on_sphere(self, radius)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogisticProblem:
@@ -137,8 +141,17 @@ class LogisticProblem:
             return True
         return self.excess_risk(theta) <= level
 
+    def least_excess_on_sphere(self, radius: float) -> float:
+        """Lower bound on the excess risk of every theta with |theta| = ``radius``, from strong convexity."""
+        return _least_excess_on_sphere(self, radius)
+
 
 Problem = RidgeProblem | LogisticProblem
+
+
+def _least_excess_on_sphere(problem: Problem, radius: float) -> float:
+    distance = max(0.0, radius - float(np.linalg.norm(problem.minimiser)))
+    return problem.lam * distance**2 / 2
 
 
 def prepare(data: Dataset | Problem, *, lam: float | None = None) -> Problem:
