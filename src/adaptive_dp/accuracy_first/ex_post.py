@@ -1,0 +1,81 @@
+"""Ex-post privacy on the smallest example: a search with no ex-ante epsilon at all.
+
+Source: ligett2017, Definitions 2.2 and 2.3 and the discussion before them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit
+
+from adaptive_dp.privacy import Guarantee, Neighbours, Release
+from adaptive_dp.validation import FloatArray, as_finite_array, check_generator, check_positive
+
+
+def ask_until_yes(bit: int, *, epsilon: float, rng: np.random.Generator) -> Release[int]:
+    """Ask one person's bit by randomised response until the answer is yes; publish the number of questions.
+
+    Each answer is epsilon-differentially private. The number k of questions has no finite ex-ante epsilon,
+    since k is unbounded, but each outcome k has a finite ex-post loss, |k - 2| epsilon: far below the
+    k epsilon of composition, because a yes takes back what a no gave away.
+
+    Parameters
+    ----------
+    bit : {0, 1}
+        The private bit; neighbours differ in it (replace-one).
+    epsilon : float
+        Privacy of a single answer.
+    """
+    if bit not in (0, 1) or isinstance(bit, float):
+        raise ValueError(f"bit must be 0 or 1, got {bit!r}")
+    check_generator(rng)
+    yes = expit(check_positive("epsilon", epsilon) * (1 if bit else -1))
+    questions = int(rng.geometric(yes))
+    loss = float(ask_until_yes_loss(questions, epsilon=epsilon))
+    guarantee = Guarantee("ex-post", loss, Neighbours.REPLACE_ONE, source="ligett2017, Definition 2.3")
+    return Release(questions, guarantee)
+
+
+def ask_until_yes_loss(questions: ArrayLike, *, epsilon: float) -> FloatArray:
+    """Exact ex-post privacy loss of stopping after ``questions`` questions: |k - 2| epsilon.
+
+    log of P_1(k) / P_0(k) = (k - 1) log((1 - p_1)/(1 - p_0)) + log(p_1/p_0) = (2 - k) epsilon with p_1 = 1 - p_0 =
+    1/(1 + e^-epsilon).
+    """
+    k = as_finite_array("questions", questions)
+    return np.abs(k - 2) * check_positive("epsilon", epsilon)
+
+
+def ask_until_yes_probability(questions: ArrayLike, bit: int, *, epsilon: float) -> FloatArray:
+    """Exact probability of stopping after ``questions`` questions, for either bit."""
+    k = as_finite_array("questions", questions)
+    yes = expit(check_positive("epsilon", epsilon) * (1 if bit else -1))
+    return np.asarray(yes * (1 - yes) ** (k - 1), dtype=np.float64)
+
+
+def worst_case_growth(factor: float) -> float:
+    """Total generation loss over the loss that would have sufficed, worst case, for growth ``factor`` = 1/r.
+
+    1/(r (1 - r)), smallest at factor 2 where it is 4 (ligett2017, Claim B.1). It ignores what each test costs:
+    see :func:`worst_case_search_loss`.
+    """
+    growth = check_positive("factor", factor)
+    if growth <= 1:
+        raise ValueError(f"factor must exceed 1, got {factor!r}")
+    return growth**2 / (growth - 1)
+
+
+def worst_case_search_loss(
+    factor: float, *, needed: float, first: float, last: float, failure: float, sensitivity_over_alpha: float
+) -> float:
+    """Worst-case loss of DoublingMethod with another growth factor, tests included (erratum AF-8).
+
+    ``needed`` is the epsilon at which the search would be satisfied; the grid runs from ``first`` to ``last``.
+    """
+    growth = worst_case_growth(factor)
+    steps = math.ceil(math.log(needed / first) / math.log(factor)) + 1
+    levels = math.ceil(math.log(last / first) / math.log(factor)) + 1
+    return needed * growth + steps * 2 * sensitivity_over_alpha * math.log(levels / failure)
