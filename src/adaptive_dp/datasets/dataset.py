@@ -8,7 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from adaptive_dp.privacy import Domain
-from adaptive_dp.validation import FloatArray, check_count, check_generator
+from adaptive_dp.validation import (
+    FloatArray,
+    as_finite_array,
+    check_count,
+    check_generator,
+    check_positive,
+    check_probability,
+    check_real,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +35,9 @@ class Dataset:
         One name a feature.
     title : str, optional
         What the data are.
+    label_scale, label_shift : float
+        How real labels were brought into the domain by public constants: the value in the units of
+        the source is ``label_shift + label_scale * label``.
     """
 
     features: FloatArray
@@ -34,6 +45,8 @@ class Dataset:
     domain: Domain
     names: tuple[str, ...] = ()
     title: str = ""
+    label_scale: float = 1.0
+    label_shift: float = 0.0
 
     def __init__(
         self,
@@ -42,6 +55,9 @@ class Dataset:
         domain: Domain,
         names: tuple[str, ...] | list[str] = (),
         title: str = "",
+        *,
+        label_scale: float = 1.0,
+        label_shift: float = 0.0,
     ) -> None:
         if not isinstance(domain, Domain):
             raise TypeError(f"domain must be a Domain, got {type(domain).__name__}")
@@ -56,6 +72,8 @@ class Dataset:
             ("domain", domain),
             ("names", tuple(names)),
             ("title", title),
+            ("label_scale", check_positive("label_scale", label_scale)),
+            ("label_shift", check_real("label_shift", label_shift)),
         ):
             object.__setattr__(self, field, value)
 
@@ -69,13 +87,40 @@ class Dataset:
         """Number of features d."""
         return int(self.features.shape[1])
 
+    def restore_labels(self, labels: ArrayLike) -> FloatArray:
+        """Labels, or predictions of them, in the units of the source; same shape as ``labels``."""
+        return self.label_shift + self.label_scale * as_finite_array("labels", labels)
+
+    def take(self, indices: ArrayLike) -> Dataset:
+        """The records at ``indices`` (integers or a boolean mask), in that order."""
+        chosen = np.asarray(indices)
+        if chosen.dtype.kind not in "iub" or chosen.ndim != 1:
+            raise TypeError(f"indices must be a list of integers or a boolean mask, got {indices!r}")
+        return Dataset(
+            self.features[chosen],
+            self.labels[chosen],
+            self.domain,
+            self.names,
+            self.title,
+            label_scale=self.label_scale,
+            label_shift=self.label_shift,
+        )
+
     def subsample(self, rows: int, rng: np.random.Generator) -> Dataset:
         """A random subset of ``rows`` records without replacement, in random order."""
         check_generator(rng)
         if check_count("rows", rows) > self.rows:
             raise ValueError(f"rows must be at most {self.rows}, got {rows}")
-        chosen = rng.choice(self.rows, size=rows, replace=False)
-        return Dataset(self.features[chosen], self.labels[chosen], self.domain, self.names, self.title)
+        return self.take(rng.choice(self.rows, size=rows, replace=False))
+
+    def split(self, share: float, rng: np.random.Generator) -> tuple[Dataset, Dataset]:
+        """Two parts in random order; the first has ``round(share * rows)`` records, both at least one."""
+        check_generator(rng)
+        first = round(check_probability("share", share) * self.rows)
+        if not 0 < first < self.rows:
+            raise ValueError(f"share must leave records on both sides of {self.rows}, got {share!r}")
+        order = rng.permutation(self.rows)
+        return self.take(order[:first]), self.take(order[first:])
 
     def __repr__(self) -> str:
         return f"Dataset({self.title or 'untitled'}: {self.rows} x {self.columns}; {self.domain.describe()})"
