@@ -4,7 +4,10 @@ A notebook that raises, or that writes to stderr, is reported with its cell and 
 ``--profile quick`` or ``paper`` the chosen profile is injected into the parameters cell and the
 outcome goes to ``_build/profiles``: the stored outputs always belong to the profile ``book``.
 
-usage: python -m tools.execute [--force] [--profile NAME] [NOTEBOOK ...]
+With ``--check`` nothing is written: every notebook runs again in memory, and its figures are compared
+with the stored ones (everything else is compared by nbval).
+
+usage: python -m tools.execute [--force | --check] [--profile NAME] [NOTEBOOK ...]
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from nbformat import NotebookNode
 from papermill.parameterize import parameterize_notebook
 from tqdm import tqdm
 
+from tools.figures import difference, figures
 from tools.kernel import use_kernel_environment
 from tools.notebooks import (
     changes,
@@ -110,6 +114,23 @@ def execute(path: Path, profile: str, bar: Progress) -> NotebookNode:
     return notebook
 
 
+def check_figures(paths: list[Path]) -> list[str]:
+    """Run every notebook again in memory; return the names of those that draw other figures."""
+    failed = []
+    for path in paths:
+        start = time.perf_counter()
+        fresh = read(path)
+        try:
+            run(fresh, path.parent, CELL_TIMEOUT["book"])
+            faults = difference(read(path), fresh)
+        except NotebookError as error:
+            faults = [str(error)]
+        print(f"{relative(path)}: {len(figures(fresh))} figure(s), {time.perf_counter() - start:.1f} s")
+        print("".join(f"    {fault}\n" for fault in faults), end="", flush=True)
+        failed += [relative(path)] if faults else []
+    return failed
+
+
 def stale(
     paths: list[Path], record: dict[str, dict[str, str]], common: dict[str, str], force: bool
 ) -> list[Path]:
@@ -150,13 +171,15 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m tools.execute", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("notebooks", nargs="*", type=Path, help="only these (default: all under book/)")
-    parser.add_argument("--force", action="store_true", help="execute also what is current")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--force", action="store_true", help="execute also what is current")
+    how.add_argument("--check", action="store_true", help="compare figures with a fresh run, write nothing")
     parser.add_argument("--profile", choices=PROFILES, default="book", help="default: book")
     options = parser.parse_args(arguments)
     use_kernel_environment()
     start = time.perf_counter()
     paths = [path if path.is_absolute() else ROOT / path for path in options.notebooks] or find_notebooks()
-    failed = execute_all(paths, options.profile, options.force)
+    failed = check_figures(paths) if options.check else execute_all(paths, options.profile, options.force)
     if failed:
         print(f"Failed: {', '.join(failed)}", file=sys.stderr)
         return 1
