@@ -6,14 +6,18 @@ a release's private trace, which is why their output is for teaching and never f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
+from adaptive_dp.accuracy_first.above_threshold import CALIBRATIONS
 from adaptive_dp.accuracy_first.brownian import brownian_nr
 from adaptive_dp.accuracy_first.mechanisms import Hypothesis, cov_nr, doubling, output_nr, theory_inversion
 from adaptive_dp.accuracy_first.problems import Problem, RidgeProblem
+from adaptive_dp.experiments import product, proportion_interval, summarise, sweep
 from adaptive_dp.validation import check_choice
 
 METHODS = ("noise reduction", "doubling", "theory", "brownian")
@@ -88,3 +92,95 @@ def warm(problem: Problem) -> Problem:
     if not isinstance(problem, RidgeProblem):
         _ = problem.data_hessian, problem.least_risk
     return problem
+
+
+QUANTITIES = ("epsilon", "test", "generate")
+DELIVERED = ("excess_risk", "norm")
+
+
+def run_experiment(
+    problem: Problem,
+    *,
+    alphas: Sequence[float],
+    repetitions: int,
+    seed: int,
+    methods: Sequence[str] = METHODS,
+    calibrations: Sequence[str] = CALIBRATIONS,
+    n_jobs: int | None = None,
+    results: Path | None = None,
+    progress: bool | None = None,
+    description: str = "",
+) -> pd.DataFrame:
+    """Every method at every alpha, several times: one row a trial, as :func:`run_trial` returns it."""
+    return sweep(
+        run_trial,
+        product(calibration=list(calibrations), method=list(methods), alpha=list(alphas)),
+        seed=seed,
+        repetitions=repetitions,
+        shared={"problem": warm(problem)},
+        n_jobs=n_jobs,
+        results=results,
+        recipe="accuracy first, one trial, version 1",
+        progress=progress,
+        description=description,
+    )
+
+
+def summarise_experiment(trials: pd.DataFrame) -> pd.DataFrame:
+    """One row a calibration, method and alpha: means with 95 per cent intervals, and how often it went wrong.
+
+    ``epsilon``, ``test`` and ``generate`` average all trials, refusals at what they cost; ``excess_risk`` and
+    ``norm`` average the trials that delivered. ``worse`` counts deliveries above alpha, ``worse_high`` bounds its
+    share from above (Clopper-Pearson), ``largest`` is the largest excess risk that was delivered.
+    """
+    by = ["calibration", "method", "alpha"]
+    table = trials.groupby(by, sort=False).agg(
+        trials=("refused", "size"), refused=("refused", "sum"), largest=("excess_risk", "max")
+    )
+    delivered = trials[trials["refused"] == 0]
+    for name in (*QUANTITIES, *DELIVERED):
+        part = summarise(delivered if name in DELIVERED else trials, by=by, value=name).set_index(by)
+        table[name] = part["mean"]
+        table[[f"{name}_low", f"{name}_high"]] = part[["low", "high"]]
+    worse = delivered["excess_risk"] > delivered["alpha"]
+    table["worse"] = delivered.assign(worse=worse).groupby(by, sort=False)["worse"].sum()
+    table["worse"] = table["worse"].fillna(0).astype(int)
+    table["worse_high"] = [
+        proportion_interval(int(bad), int(total))[1]
+        for bad, total in zip(table["worse"], table["trials"], strict=True)
+    ]
+    return table.reset_index()
+
+
+def quantity(
+    summary: pd.DataFrame, name: str, *, calibration: str, methods: Sequence[str] = METHODS
+) -> pd.DataFrame:
+    """One quantity of a summary as a figure wants it: ``method``, ``alpha``, ``mean``, ``low``, ``high``."""
+    rows = summary[(summary["calibration"] == calibration) & summary["method"].isin(methods)]
+    return pd.DataFrame(
+        {
+            "method": rows["method"],
+            "alpha": rows["alpha"],
+            "mean": rows[name],
+            "low": rows[f"{name}_low"],
+            "high": rows[f"{name}_high"],
+        }
+    )
+
+
+def at_alpha(summary: pd.DataFrame, *, calibration: str, method: str, alpha: float) -> pd.Series:
+    """The one row of a summary for a calibration, a method and an alpha.
+
+    Raises
+    ------
+    ValueError
+        There is no such row.
+    """
+    chosen = summary[
+        (summary["calibration"] == calibration)
+        & (summary["method"] == method)
+        & np.isclose(summary["alpha"], alpha)
+    ]
+    if len(chosen) != 1:
+        raise ValueError(f"alpha must be one of the summary's grid for {calibration} {method}, got {alpha!r}")
+    return chosen.iloc[0]
