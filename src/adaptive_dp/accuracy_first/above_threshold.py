@@ -8,6 +8,7 @@ object with one method, ``reaches(level)``, which may decide without computing t
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -173,7 +174,8 @@ def halting_probability(
     distance = value - check_real("threshold", threshold)
     nodes, weights = _panels(np.append(distance, 0.0), b_threshold, b_query)
     # P(nu < xi - d_s) for the queries that fail, P(nu >= xi - d_t) for the one that is accepted
-    fail = np.log(_laplace_cdf(nodes[:, None] - distance[None, :-1], b_query)).sum(axis=1)
+    failing, often = np.unique(distance[:-1], return_counts=True)  # equal queries are evaluated once
+    fail = np.log(_laplace_cdf(nodes[:, None] - failing, b_query)) @ often
     accept = _laplace_cdf(distance[-1] - nodes, b_query)
     density = np.exp(-np.abs(nodes) / b_threshold + fail) / (2 * b_threshold)
     return float(weights @ (density * accept))
@@ -189,6 +191,35 @@ def _panels(kinks: FloatArray, b_threshold: float, b_query: float) -> tuple[Floa
     half = np.diff(edges)[:, None] / 2
     centre = (edges[:-1] + edges[1:])[:, None] / 2
     return (centre + half * x).ravel(), (half * w).ravel()
+
+
+def worst_halting_loss(
+    *, two_sided: bool, epsilon: float = 1.0, threshold_factor: float = 2.0, query_factor: float = 4.0
+) -> float:
+    """Largest exact privacy loss of the test over a grid of adversarial query values, sensitivity 1.
+
+    m equal queries fail before the last one is accepted; on the neighbour all of them move by one, the last in
+    the same direction (``two_sided=False``) or in the other. The supremum is approached far from the threshold
+    and with many queries, where the grid has its ends.
+    """
+    last_move = -1.0 if two_sided else 1.0
+    worst = 0.0
+    for many, before, last in itertools.product(
+        (0, 1, 10, 1000), (-16.0, -8.0, -4.0, 0.0, 4.0), (-30.0, -6.0, 6.0)
+    ):
+        chances = [
+            halting_probability(
+                [before + move] * many + [last + move * last_move],
+                threshold=0.0,
+                sensitivity=1.0,
+                epsilon=epsilon,
+                threshold_factor=threshold_factor,
+                query_factor=query_factor,
+            )
+            for move in (0.0, 1.0)
+        ]
+        worst = max(worst, abs(math.log(chances[0] / chances[1])))
+    return worst
 
 
 def false_acceptance_probability(margin: float, *, levels: int, sensitivity: float, epsilon: float) -> float:

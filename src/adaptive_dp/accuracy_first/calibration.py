@@ -55,16 +55,23 @@ def minimiser_radius(task: str, *, lam: float, calibration: str = "sharp") -> fl
     return float(root) * (1 + 1e-12)
 
 
-def risk_query_sensitivity(task: str, *, rows: int, lam: float, calibration: str = "sharp") -> float:
+def risk_query_sensitivity(
+    task: str, *, rows: int, lam: float, calibration: str = "sharp", radius: float | None = None
+) -> float:
     """Sensitivity of the query L(theta*) - L(theta) for a fixed theta in the ball of ``minimiser_radius``.
 
     Ridge: (M + 1)^2 / n (Claim A.5); logistic: 2 M / n (Claim A.12 as used, erratum AF-7c); M is the radius
     to which *every tested hypothesis is projected*. Not even the fixed theta suffices without the motion of
     theta*: half of these values is refuted by an explicit pair of data sets (errata AF-7b, AF-7c).
+
+    ``radius`` replaces M where the excess risk is measured against the best hypothesis *in a ball of that
+    radius* (Claim A.5 holds for any ball that theta* is constrained to); no search of this module does so.
     """
     n = check_count("rows", rows)
-    radius = minimiser_radius(task, lam=lam, calibration=calibration)
-    return ((radius + 1) ** 2 if task == "ridge" else 2 * radius) / n
+    ball = minimiser_radius(task, lam=lam, calibration=calibration)
+    if radius is not None:
+        ball = check_positive("radius", radius)
+    return ((ball + 1) ** 2 if task == "ridge" else 2 * ball) / n
 
 
 def minimiser_sensitivity(
