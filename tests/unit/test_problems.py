@@ -285,8 +285,16 @@ def test_smaller_bounds_are_covered_by_the_unit_domain() -> None:
 
 @pytest.mark.parametrize(
     ("lam", "error"),
-    [(0.0, ValueError), (-1.0, ValueError), (math.nan, ValueError), (math.inf, ValueError), (None, TypeError)]
-    + [("1", TypeError), (True, TypeError), (np.array([1.0]), TypeError)],
+    [
+        (0.0, ValueError),
+        (-1.0, ValueError),
+        (math.nan, ValueError),
+        (math.inf, ValueError),
+        (None, TypeError),
+        ("1", TypeError),
+        (True, TypeError),
+        (np.array([1.0]), TypeError),
+    ],
 )
 def test_prepare_refuses_an_impossible_ridge(lam: Any, error: type[Exception]) -> None:
     """lam must be a positive real number, and the error names it."""
