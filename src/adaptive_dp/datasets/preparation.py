@@ -57,7 +57,7 @@ def signed_log_range(name: str, column: ArrayLike, high: float) -> FloatArray:
 
 def one_hot(name: str, column: pd.Series, levels: Sequence[str]) -> FloatArray:
     """Indicator columns (n, len(levels)) in the order of ``levels``; an unknown level is refused."""
-    codes = pd.Categorical(column, categories=list(levels)).codes
+    codes = pd.Index(levels).get_indexer(pd.Index(column.astype(str)))
     if (codes < 0).any():
         unknown = column.iloc[int(np.argmax(codes < 0))]
         raise ValueError(f"{name} must be one of the declared levels, got {unknown!r}")
