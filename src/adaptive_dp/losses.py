@@ -207,7 +207,7 @@ def _total_weight(features: FloatArray, weights: FloatArray | None) -> float:
     return float(features.shape[0] if weights is None else weights.sum())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SquaredLoss(Loss):
     """Half the squared error, l(u, y) = (y - u)^2 / 2.
 
@@ -239,7 +239,7 @@ class SquaredLoss(Loss):
         return 0.5 * self.largest_slope(prediction_bound, domain) ** 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogisticLoss(Loss):
     """The logistic loss l(u, y) = log(1 + exp(-y u)) for labels in {-1, +1}."""
 

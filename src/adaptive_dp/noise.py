@@ -11,7 +11,8 @@ library, or Tumult Core, which sample on a grid with exact arithmetic.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +20,7 @@ from scipy import stats
 
 from adaptive_dp.validation import FloatArray, as_finite_array, check_generator
 
-Shape = int | Sequence[int]
+Shape = SupportsIndex | Sequence[SupportsIndex]
 
 
 def check_scale(name: str, value: ArrayLike) -> FloatArray:
@@ -111,8 +112,9 @@ def laplace_quantile(probability: ArrayLike, scale: ArrayLike) -> FloatArray:
 def _door(scale: ArrayLike, shape: Shape, rng: np.random.Generator) -> tuple[FloatArray, tuple[int, ...]]:
     check_generator(rng)
     scales = check_scale("scale", scale)
+    sides = shape if isinstance(shape, Iterable) else (shape,)
     try:
-        size = tuple(operator.index(side) for side in ((shape,) if isinstance(shape, int) else shape))
+        size = tuple(operator.index(side) for side in sides)
     except TypeError:
         raise TypeError(f"shape must be an integer or a sequence of integers, got {shape!r}") from None
     if any(side < 0 for side in size):

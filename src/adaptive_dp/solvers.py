@@ -34,6 +34,7 @@ NORM_TOLERANCE = 1e-12
 # A Cholesky factor of a matrix of size 1 with a smaller pivot than this (squared: 1e-12) solves to
 # fewer than about four digits: leave the answer to the eigendecomposition.
 SMALLEST_PIVOT = 1e-6
+HOPELESS_PIVOT = 1e-30  # further iterations might overflow
 # An eigendecomposition costs about 20 Cholesky factorisations at p = 77.
 LARGEST_NUMBER_OF_FACTORISATIONS = 12
 LARGEST_NUMBER_OF_NEWTON_STEPS = 100
@@ -60,7 +61,7 @@ class BallMinimum:
         ``"cholesky"`` (interior), ``"newton"`` (secular equation), ``"eigen"`` (eigendecomposition),
         ``"zero"`` (A = 0 and b = 0).
     factorisations : int
-        Number of Cholesky factorisations.
+        Number of Cholesky factorisations that led to the answer; 0 for ``"eigen"``.
     """
 
     theta: FloatArray
@@ -210,32 +211,36 @@ class _UnitMinimum:
 def _eigen_in_unit_ball(A: FloatArray, b: FloatArray) -> _UnitMinimum:
     eigenvalues, eigenvectors = np.linalg.eigh(A)
     c = eigenvectors.T @ b
-    rounding = b.size * EPS * float(np.abs(eigenvalues).max())
-    smallest = float(eigenvalues[0])
+    norm_c = float(dnrm2(c))
+    smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
+    rounding = b.size * EPS * max(abs(smallest), abs(largest))
+    # ||c / w|| >= ||c|| / max w: if that exceeds 1 there is no need to form quotients that may overflow.
+    if smallest > rounding and norm_c <= largest and float(np.linalg.norm(c / eigenvalues)) <= 1:
+        return _UnitMinimum(eigenvectors @ (c / eigenvalues), 0.0, hard_case=False, method="eigen")
+
+    # mu = shift - smallest; working with the shift keeps its digits however close to 0 it is.
     gaps = eigenvalues - smallest
     bottom = gaps <= rounding
+    gaps[bottom] = 0.0  # equal up to rounding: one eigenspace
     along_bottom = float(dnrm2(c[bottom]))  # numpy's norm is 0 below 1e-154
-    # mu = shift - smallest; working with the shift keeps its digits however close to 0 it is.
-    least_shift = smallest if smallest > rounding else 0.0
-
-    orthogonal = along_bottom <= b.size * EPS * float(np.linalg.norm(c))
-    if least_shift == 0.0 and orthogonal:
-        theta = np.where(bottom, 0.0, c / np.where(bottom, 1.0, gaps))
-        missing = 1.0 - float(theta @ theta)
-        if missing >= 0 and smallest >= -rounding:  # A is singular, its null space costs nothing
-            return _UnitMinimum(eigenvectors @ theta, 0.0, hard_case=False, method="eigen")
-        if missing >= 0:
-            # Either sign along the bottom is optimal up to rounding; take that of b if it has one.
-            direction = np.where(bottom, c, 0.0) / along_bottom if along_bottom > 0 else np.eye(1, b.size)[0]
-            theta = theta + math.sqrt(missing) * direction
-            return _UnitMinimum(eigenvectors @ theta, -smallest, hard_case=True, method="eigen")
+    orthogonal = along_bottom <= b.size * EPS * norm_c
+    if orthogonal and smallest <= rounding:
+        if norm_c <= gaps[-1]:
+            theta = np.where(bottom, 0.0, c / np.where(bottom, 1.0, gaps))
+            missing = 1.0 - float(theta @ theta)
+            if missing >= 0 and smallest >= -rounding:  # A is singular, its null space costs nothing
+                return _UnitMinimum(eigenvectors @ theta, 0.0, hard_case=False, method="eigen")
+            if missing >= 0:
+                # Either sign along the bottom is optimal up to rounding; take that of b if it has one.
+                sign = np.where(bottom, c, 0.0) / along_bottom if along_bottom > 0 else np.eye(1, b.size)[0]
+                theta = theta + math.sqrt(missing) * sign
+                return _UnitMinimum(eigenvectors @ theta, -smallest, hard_case=True, method="eigen")
+        along_bottom = 0.0
         c = np.where(bottom, 0.0, c)
         gaps = np.where(bottom, 1.0, gaps)  # any positive number: these coordinates stay 0
 
-    # ||theta|| >= along_bottom / shift, so the root is not left of along_bottom.
-    shift = max(least_shift, along_bottom) if not orthogonal else least_shift
-    if least_shift > 0 and float(np.linalg.norm(c / (gaps + least_shift))) <= 1:
-        return _UnitMinimum(eigenvectors @ (c / eigenvalues), 0.0, hard_case=False, method="eigen")
+    # Left of the root: the norm is at least along_bottom / shift and at least ||c|| / (max gap + shift).
+    shift = max(smallest if smallest > rounding else 0.0, along_bottom, norm_c - float(gaps.max()))
     theta, shift = _solve_secular_equation(c, gaps, shift)
     return _UnitMinimum(eigenvectors @ theta, max(0.0, shift - smallest), hard_case=False, method="eigen")
 
@@ -267,18 +272,18 @@ def _newton_in_unit_ball(A: FloatArray, b: FloatArray, start: float | None) -> _
     for count in range(1, LARGEST_NUMBER_OF_FACTORISATIONS + 1):
         work[...] = source
         diagonal += mu
-        _, failed_at = dpotrf(work, lower=1, clean=0, overwrite_a=1)
+        _, failed_at = dpotrf(work, lower=1, clean=0, overwrite_a=1)  # in place
         if not failed_at:
             theta, _ = dpotrs(work, b, lower=1)
             norm = float(dnrm2(theta))
+            if float(diagonal.min()) < HOPELESS_PIVOT or norm == 0.0:
+                return None
             if (mu == 0.0 and norm <= 1.0) or abs(norm - 1.0) <= NORM_TOLERANCE:
                 if float(diagonal.min()) < SMALLEST_PIVOT:
                     return None
                 if mu == 0.0:
                     return _UnitMinimum(theta, 0.0, hard_case=False, method="cholesky", factorisations=count)
                 return _UnitMinimum(theta / norm, mu, hard_case=False, method="newton", factorisations=count)
-            if norm == 0.0 or not math.isfinite(norm):
-                return None
         if high == math.inf:  # the interior case never needs the bracket
             low, high, guess = _bracket(A, b)
         if failed_at:

@@ -124,7 +124,7 @@ def test_against_a_general_purpose_optimiser_from_many_starts(solve, rng):
 
 def test_thousands_of_random_problems_agree_with_the_eigendecomposition(rng):
     methods = set()
-    for _ in range(2_500):
+    for _ in range(2_000):
         p = int(rng.integers(1, 13))
         A = symmetric(rng, p, rng.choice(["any", "definite"])) * 10.0 ** rng.integers(-8, 9)
         b = rng.normal(size=p) * 10.0 ** rng.integers(-8, 9)
@@ -223,6 +223,33 @@ def test_nearly_hard_case(solve, tilt, rotated, rng):
             assert found.theta[0] < 0  # the side that b points to, however little
 
 
+def test_spectra_over_many_orders_of_magnitude_with_repeated_eigenvalues(rng):
+    methods = set()
+    for _ in range(800):
+        p = int(rng.choice([2, 3, 10, 25]))
+        w = rng.choice([-1, 1], p) * 10.0 ** rng.uniform(-rng.choice([1, 6, 12]), 0, p)
+        if rng.random() < 0.3:
+            w = np.abs(w)
+        if rng.random() < 0.5:
+            w[: max(1, p // 3)] = w.min()
+        c = rng.choice([-1, 1], p) * 10.0 ** rng.uniform(-rng.choice([1, 6, 14]), 0, p)
+        if rng.random() < 0.5:
+            c[w == w.min()] *= 10.0 ** rng.uniform(-16, 0)
+        V = rotation(rng, p)
+        A = V @ np.diag(w) @ V.T
+        A, b, R = (A + A.T) / 2, V @ c, 10.0 ** rng.uniform(-6, 8)
+        guess = None if rng.random() < 0.5 else 10.0 ** rng.uniform(-12, 3)
+        fast, plain = (
+            minimise_quadratic_in_ball(A, b, R, multiplier=guess),
+            minimise_quadratic_in_ball_eigen(A, b, R),
+        )
+        assert_optimal(A, b, R, fast, 1e-11)
+        assert_optimal(A, b, R, plain, 1e-11)
+        assert fast.value == pytest.approx(plain.value, rel=1e-10, abs=1e-13 * size_of(A, b, R))
+        methods.add(fast.method)
+    assert methods == {"cholesky", "newton", "eigen"}
+
+
 @both
 def test_degenerate_problems(solve):
     zero = np.zeros((3, 3))
@@ -259,6 +286,19 @@ def test_degenerate_problems(solve):
     assert touching.theta == pytest.approx([3, 4])
     assert touching.multiplier == pytest.approx(0, abs=1e-10)
     assert touching.on_boundary
+
+
+@both
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e-20])
+def test_a_matrix_that_hardly_matters(solve, size):
+    for A in (np.array([[size]]), -np.diag([size, 0.0]), np.diag([size, 2 * size]), size * np.ones((3, 3))):
+        b = np.array([1e-200, 3.0, 4.0][-len(A) :])
+        found = solve(A, b, 2.0)
+        assert_optimal(A, b, 2.0, found)
+        np.testing.assert_allclose(found.theta, 2 * b / np.linalg.norm(b), rtol=1e-10, atol=1e-12)
+    # Only the smallest eigenvalue is tiny.
+    A, b = np.diag([1.0, size]), np.array([0.0, 5 * size])
+    assert_optimal(A, b, 2.0, solve(A, b, 2.0))
 
 
 @both

@@ -1,0 +1,140 @@
+"""Noise: the laws, the checks at the door, and independence from anything but the generator.
+
+Each Kolmogorov-Smirnov test below runs on a fixed seed: it cannot fail by chance, only by change.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from adaptive_dp.noise import (
+    check_scale,
+    gaussian,
+    laplace,
+    laplace_characteristic_function,
+    laplace_log_density,
+    laplace_quantile,
+    laplace_tail,
+)
+
+SAMPLERS = [(laplace, stats.laplace), (gaussian, stats.norm)]
+each = pytest.mark.parametrize(("sample", "law"), SAMPLERS, ids=["laplace", "gaussian"])
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20261)
+
+
+@each
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 40.0])
+def test_the_law(sample, law, scale, rng):
+    draws = sample(scale, 50_000, rng)
+    assert stats.kstest(draws, law(scale=scale).cdf).pvalue > 1e-3
+    # The test has power: a scale 6% off is seen.
+    assert stats.kstest(draws, law(scale=1.06 * scale).cdf).pvalue < 1e-3
+
+
+@each
+def test_each_entry_may_have_its_own_scale(sample, law, rng):
+    scales = np.array([0.1, 1.0, 10.0])
+    draws = sample(scales, (20_000, 3), rng)
+    assert draws.shape == (20_000, 3)
+    for column, scale in zip(draws.T, scales, strict=True):
+        assert stats.kstest(column, law(scale=scale).cdf).pvalue > 1e-3
+    assert np.abs(np.corrcoef(draws, rowvar=False) - np.eye(3)).max() < 0.03
+
+
+@each
+def test_shapes_and_reproducibility(sample, law):
+    for shape, expected in (
+        (3, (3,)),
+        ((2, 5), (2, 5)),
+        ((), ()),
+        (0, (0,)),
+        ([2, 1], (2, 1)),
+        (np.int64(4), (4,)),
+    ):
+        assert sample(1.0, shape, np.random.default_rng(1)).shape == expected
+    first, again = (sample(2.0, 5, np.random.default_rng(7)) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert first.dtype == np.float64
+
+
+@each
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, [1.0, 0.0], [1.0, -math.inf]])
+def test_bad_scales_are_refused_before_anything_is_drawn(sample, law, bad, rng):
+    state = rng.bit_generator.state
+    with pytest.raises(ValueError, match="scale must be"):
+        sample(bad, 2, rng)
+    assert rng.bit_generator.state == state
+
+
+@each
+def test_bad_arguments_are_refused(sample, law, rng):
+    state = rng.bit_generator.state
+    with pytest.raises(TypeError, match="scale must be numeric"):
+        sample("1", 2, rng)
+    with pytest.raises(ValueError, match=r"scale must broadcast to shape \(2,\)"):
+        sample([1.0, 2.0, 3.0], 2, rng)
+    with pytest.raises(ValueError, match="scale must broadcast"):
+        sample(np.ones((3, 2)), 2, rng)  # would silently draw more than was asked for
+    with pytest.raises(ValueError, match="shape must be nonnegative"):
+        sample(1.0, (2, -1), rng)
+    for shape in (1.5, (2.0,), "ab", None):
+        with pytest.raises(TypeError, match="shape must be an integer"):
+            sample(1.0, shape, rng)
+    assert rng.bit_generator.state == state
+    for seed in (3, None, np.random.RandomState(3)):
+        with pytest.raises(TypeError, match=r"rng must be a numpy\.random\.Generator"):
+            sample(1.0, 2, seed)
+
+
+def test_check_scale_names_the_entry():
+    with pytest.raises(ValueError, match=r"sigma must be positive, got .*-2\.0.* at index \(1,\)"):
+        check_scale("sigma", [1.0, -2.0])
+
+
+@pytest.mark.parametrize("scale", [0.3, 2.0])
+def test_characteristic_function_is_the_integral_of_the_density(scale):
+    for s in (0.0, 0.4, 3.0):
+        value, _ = integrate.quad(
+            lambda x, s=s: 2 * math.cos(s * x) * math.exp(float(laplace_log_density(x, scale))),
+            0,
+            60 * scale,
+            limit=500,
+        )
+        assert float(laplace_characteristic_function(s, scale)) == pytest.approx(value, abs=1e-9)
+    assert laplace_characteristic_function([0.0, 1e300], 1e10).tolist() == [1.0, 0.0]
+
+
+def test_characteristic_function_of_a_sample(rng):
+    s, n = np.array([0.2, 1.0, 4.0]), 100_000
+    empirical = np.cos(np.outer(s, laplace(0.7, n, rng))).mean(axis=1)
+    # A mean of cosines has standard deviation at most 1 / sqrt(n).
+    np.testing.assert_allclose(empirical, laplace_characteristic_function(s, 0.7), atol=4 / math.sqrt(n))
+
+
+def test_log_density_tail_and_quantile():
+    x = np.array([-1000.0, -3.0, 0.0, 0.5, 20.0])
+    density = laplace_log_density(x, 1.5)
+    np.testing.assert_allclose(density[1:], stats.laplace.logpdf(x[1:], scale=1.5), rtol=1e-13)
+    assert density[0] == pytest.approx(-1000 / 1.5 - math.log(3))  # scipy.stats: underflow further out
+    assert float(laplace_log_density(1e5, 1.0)) == pytest.approx(-1e5 - math.log(2))
+    assert float(laplace_tail(700.0, 1.0)) == pytest.approx(0.5 * math.exp(-700), rel=1e-12)
+    assert float(laplace_tail(-2.0, 1.0)) == pytest.approx(1 - 0.5 * math.exp(-2))
+    for q in (1e-12, 0.3, 0.5, 0.99):
+        point = laplace_quantile(q, 2.5)
+        assert float(laplace_tail(point, 2.5)) == pytest.approx(1 - q, rel=1e-9)
+    assert float(laplace_quantile(1e-300, 1.0)) == pytest.approx(math.log(2e-300))
+
+
+def test_exact_laws_refuse():
+    for function in (laplace_characteristic_function, laplace_log_density, laplace_tail):
+        with pytest.raises(ValueError, match="scale must be positive"):
+            function(1.0, 0.0)
+    for bad in (0.0, 1.0, -0.1, [0.5, 1.2]):
+        with pytest.raises(ValueError, match="probability must lie strictly"):
+            laplace_quantile(bad, 1.0)
