@@ -269,9 +269,8 @@ def function_cell(dotted: str) -> str:
 
 def where_cell(claim: Claim) -> list[str]:
     """Render the links to page, function and test, one a line."""
-    pages = [
-        f"[{page.split('#')[0].removesuffix('.ipynb')}](#{page.partition('#')[2]})" for page in claim.page
-    ]
+    parts = [page.partition("#") for page in claim.page]
+    pages = [f"[{Path(file).stem}](#{label})" for file, _, label in parts]
     tests = [f"`{node.split('/')[-1]}`" for node in claim.test]
     return pages + [function_cell(dotted) for dotted in claim.function] + tests
 
