@@ -90,7 +90,7 @@ def warm(problem: Problem) -> Problem:
     """Compute everything that a problem caches, so that trials in other processes do not do it again."""
     _ = problem.minimiser, problem.excess_risk(problem.minimiser)
     if not isinstance(problem, RidgeProblem):
-        _ = problem.data_hessian, problem.least_risk
+        _ = problem.data_hessian, problem.rough_excess_risk(problem.minimiser)
     return problem
 
 

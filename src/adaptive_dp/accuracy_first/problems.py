@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_dp.accuracy_first.calibration import check_task
 from adaptive_dp.datasets.dataset import Dataset
@@ -114,6 +115,22 @@ class LogisticProblem:
         """L(theta) - L(theta*); O(distinct rows x p)."""
         return self.risk(theta) - self.least_risk
 
+    @cached_property
+    def _single(self) -> NDArray[np.float32]:
+        return np.asfortranarray(self.signed, dtype=np.float32)
+
+    def rough_excess_risk(self, theta: FloatArray) -> tuple[float, float]:
+        """Excess risk in single precision and a bound on its error; several times faster than the exact value.
+
+        A margin is a sum of p products, at most |theta| in total, each step of which rounds by 2^-24; the loss is
+        1-Lipschitz in the margin, and its own rounding is of the same order. The bound is twice that.
+        """
+        margin = self._single @ theta.astype(np.float32)
+        loss = np.log(1 + np.exp(-np.abs(margin))) - np.minimum(margin, 0)
+        risk = float(self.counts @ loss.astype(np.float64) / self.rows + self.lam * (theta @ theta) / 2)
+        error = 2 * (self.columns + 8) * 2.0**-23 * (1 + float(np.linalg.norm(theta)))
+        return risk - self.least_risk, error
+
     def excess_bounds(self, theta: FloatArray) -> tuple[float, float]:
         """Lower and upper bound on the excess risk from derivatives at theta* alone; O(p^2).
 
@@ -132,13 +149,20 @@ class LogisticProblem:
         return curvature * (np.expm1(-u) + u) / u**2 + penalty, float(upper + penalty)
 
     def excess_at_most(self, theta: FloatArray, level: float) -> bool:
-        """Whether L(theta) - L(theta*) <= level; reads the data only where the bounds leave it open."""
+        """Whether L(theta) - L(theta*) <= level.
+
+        Reads the data only where the bounds leave it open, and in double precision only where single
+        precision leaves it open.
+        """
         lower, upper = self.excess_bounds(theta)
         # A relative guard far above rounding: near ties are always decided by the exact value.
         if lower * (1 - 1e-9) > level:
             return False
         if upper * (1 + 1e-9) < level:
             return True
+        rough, error = self.rough_excess_risk(theta)
+        if abs(rough - level) > error:
+            return rough < level
         return self.excess_risk(theta) <= level
 
     def least_excess_on_sphere(self, radius: float) -> float:
@@ -191,7 +215,7 @@ def _distinct_rows(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     packed = np.ascontiguousarray(rows + 0.0).view(np.dtype((np.void, rows.itemsize * rows.shape[1])))
     _, first, counts = np.unique(packed, return_index=True, return_counts=True)
     order = np.argsort(first)
-    return np.asarray(rows[first[order]]), counts[order].astype(np.float64)
+    return np.asfortranarray(rows[first[order]]), counts[order].astype(np.float64)
 
 
 def check_unit_domain(domain: Domain) -> None:
