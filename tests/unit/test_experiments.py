@@ -112,6 +112,20 @@ def test_an_enclosing_backend_is_used_and_does_not_matter():
     pd.testing.assert_frame_equal(alone, inside, check_exact=True)
 
 
+class AllAtOnce(joblib.parallel.BACKENDS["threading"]):
+    """A backend that returns everything at the end, as those of multiprocessing and Ray do."""
+
+    supports_return_generator = False
+
+
+def test_a_backend_that_returns_everything_at_the_end_serves_too(tmp_path):
+    joblib.register_parallel_backend("all-at-once", AllAtOnce)
+    with joblib.parallel_config("all-at-once", n_jobs=2):
+        frame = sweep(results=tmp_path / "run.jsonl")
+    pd.testing.assert_frame_equal(frame, sweep(), check_exact=True)
+    assert len((tmp_path / "run.jsonl").read_text("utf-8").splitlines()) == 25
+
+
 def test_linear_algebra_gives_the_same_bits_with_any_number_of_workers():
     grid = experiments.product(size=[150, 151])
     pd.testing.assert_frame_equal(sweep(multiply, grid), sweep(multiply, grid, n_jobs=2), check_exact=True)

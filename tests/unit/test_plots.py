@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import html
 import itertools
@@ -467,6 +468,7 @@ def draw_frame(axes, theme, epsilon):
     axes.set(xlabel="output", ylabel="density", ylim=(0, 2))
 
 
+@functools.cache
 def slider(count=3, **changes):
     arguments = {
         "label": "epsilon",
@@ -588,7 +590,7 @@ def test_table_headers_say_what_they_head():
     assert [cell["scope"] for cell in elements.all("th")] == ["col"] * 4 + ["row"] * 2
     assert "<caption>Loss by method</caption>" in text
     assert '<th scope="row" style="text-align:left">&lt;c&gt;</th>' in text
-    assert '<td style="text-align:right">1.2 × 10⁻⁹</td>' in text
+    assert '<td style="text-align:right">1.2\u00a0×\u00a010⁻⁹</td>' in text
     assert '<td style="text-align:right">0.50</td>' in text
     assert '<td style="text-align:right">20,000</td>' in text
     assert '<td style="text-align:left">yes</td>' in text
@@ -603,7 +605,7 @@ def test_table_as_markdown():
         "| method | loss | count | refused |",
         "| :-- | --: | --: | :-- |",
         "| a\\|b | 0.500 | 10 | yes |",
-        "| <c> | 1.23 × 10⁻⁹ | 20,000 | no |",
+        "| <c> | 1.23\u00a0×\u00a010⁻⁹ | 20,000 | no |",
     ]
     assert repr(table()) == "Loss by method\n" + table()._repr_markdown_()
 
@@ -637,9 +639,9 @@ def test_bad_tables_are_refused(frame, changes, message):
         (9999.9, 3, "10,000"),
         (1234.5, 6, "1234.5"),
         (123456.7, 6, "123,457"),
-        (1.7e-9, 2, "1.7 × 10⁻⁹"),
-        (-2e-12, 3, "−2 × 10⁻¹²"),
-        (3.14e20, 3, "3.14 × 10²⁰"),
+        (1.7e-9, 2, "1.7\u00a0×\u00a010⁻⁹"),
+        (-2e-12, 3, "−2\u00a0×\u00a010⁻¹²"),
+        (3.14e20, 3, "3.14\u00a0×\u00a010²⁰"),
         (0.00099999, 3, "0.001"),
         (float("inf"), 3, "∞"),
         (float("-inf"), 3, "−∞"),
@@ -660,7 +662,7 @@ def test_numbers_as_a_reader_sees_them(value, digits, text):
 
 def test_padded_numbers_keep_their_digits():
     assert plots.format_number(0.5, 3, pad=True) == "0.500"
-    assert plots.format_number(2e-9, 3, pad=True) == "2.00 × 10⁻⁹"
+    assert plots.format_number(2e-9, 3, pad=True) == "2.00\u00a0×\u00a010⁻⁹"
     assert plots.format_number(12.0, 2, pad=True) == "12"
 
 

@@ -63,6 +63,8 @@ def sweep(
         ``joblib.parallel_config`` says.
     results : path, optional
         File of finished tasks, one JSON object a line. If it exists, what it holds is not run again.
+        With the backends of multiprocessing and Ray, which return nothing before the end, it is
+        written at the end.
     recipe : str, optional
         Name and version of the experiment. It takes the place of the source text of ``run_one`` in
         deciding whether a results file belongs to this sweep; change it when the meaning of the
@@ -164,13 +166,17 @@ def _outcomes(
     paired: Sequence[str],
     n_jobs: int | None,
 ) -> Generator[Outcome, None, None]:
-    """Results as they become ready; joblib itself gathers quick tasks into batches."""
+    """Results as they become ready; joblib itself gathers quick tasks into batches.
+
+    A few backends (multiprocessing, Ray) hand all of them back at the end.
+    """
     backend, _ = get_active_backend()
     with contextlib.ExitStack() as stack:
         stack.enter_context(threadpoolctl.threadpool_limits(limits=1))
         if isinstance(backend, BACKENDS.get("loky", ())):
             # Libraries that a worker loads after its start take their number of threads from here.
             stack.enter_context(joblib.parallel_config("loky", inner_max_num_threads=1))
-        parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+        one_by_one = getattr(get_active_backend()[0], "supports_return_generator", False)
+        parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered" if one_by_one else "list")
         call = joblib.delayed(run_task)
         yield from parallel(call(run_one, task, shared, seed, paired, os.getpid()) for task in tasks)

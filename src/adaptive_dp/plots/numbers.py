@@ -68,7 +68,8 @@ def _format_float(number: float, digits: int, pad: bool) -> str:
     if not _SMALLEST <= abs(rounded) < _LARGEST:
         if not pad and "." in mantissa:
             mantissa = mantissa.rstrip("0").rstrip(".")
-        return f"{mantissa} × 10{superscript(power)}"
+        # No-break spaces: the number must not be torn apart at the end of a line.
+        return f"{mantissa}\u00a0×\u00a010{superscript(power)}"
     text = f"{rounded:.{max(digits - 1 - power, 0)}f}"
     if not pad and "." in text:
         text = text.rstrip("0").rstrip(".")
