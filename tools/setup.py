@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import subprocess
 import sys
 import time
+import tomllib
 import venv
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from tools.paths import LOCK, ROOT
 
 OLDEST, NEWEST = (3, 11), (3, 13)
 ENVIRONMENT = ROOT / ".venv"
-STAMP = ENVIRONMENT / "installed.txt"
+STAMP = ENVIRONMENT / "installed.json"
 
 
 def interpreter(environment: Path = ENVIRONMENT) -> Path:
@@ -45,29 +47,39 @@ def check_version(version: tuple[int, int]) -> None:
         )
 
 
-def fingerprint(python: tuple[int, int]) -> str:
-    """Return what the environment depends on: the lock, the project file and the Python version."""
-    parts = [
-        f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}"
-        for path in (LOCK, ROOT / "pyproject.toml")
-    ]
-    return "\n".join([f"python {python[0]}.{python[1]}", *parts]) + "\n"
+def digest(text: bytes) -> str:
+    """Return 16 hexadecimal digits of SHA-256."""
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
-def is_current(python: tuple[int, int]) -> bool:
-    """Whether the environment was installed from exactly these files and still starts."""
-    return (
-        interpreter().exists()
-        and STAMP.exists()
-        and STAMP.read_text(encoding="utf-8") == fingerprint(python)
-        and subprocess.run([interpreter(), "-c", ""], check=False).returncode == 0
-    )
+def fingerprint(python: tuple[int, int]) -> dict[str, str]:
+    """Return what the environment depends on: the Python version, the lock, and how the library is built.
+
+    Of ``pyproject.toml`` only the tables that describe the package count: changing a rule of the linter must not
+    install anything again.
+    """
+    tables = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    package = [tables["build-system"], tables["project"], tables["tool"]["setuptools"]]
+    return {
+        "python": f"{python[0]}.{python[1]}",
+        "lock": digest(LOCK.read_bytes()),
+        "package": digest(json.dumps(package, sort_keys=True).encode()),
+    }
+
+
+def installed(python: tuple[int, int]) -> dict[str, str]:
+    """Return the fingerprint of the environment that is there; empty if none starts under ``python``."""
+    if not STAMP.exists() or not interpreter().exists():
+        return {}
+    if subprocess.run([interpreter(), "-c", ""], check=False).returncode:
+        return {}
+    stamp: dict[str, str] = json.loads(STAMP.read_text(encoding="utf-8"))
+    return stamp if stamp.get("python") == f"{python[0]}.{python[1]}" else {}
 
 
 def create() -> None:
     """Create the virtual environment, or say what is missing."""
     try:
-        # A new pip is in the lock's neighbourhood only by chance; the bundled one knows --require-hashes.
         venv.create(ENVIRONMENT, with_pip=True, clear=True, symlinks=os.name != "nt")
     except subprocess.CalledProcessError as error:
         raise SystemExit(
@@ -76,14 +88,35 @@ def create() -> None:
         ) from error
 
 
-def install() -> None:
-    """Install the lock, every archive checked by hash, and then the library itself, editable."""
-    pip = [str(interpreter()), "-m", "pip", "--disable-pip-version-check", "install"]
-    subprocess.run([*pip, "--require-hashes", "--requirement", str(LOCK)], check=True)
+def pip_install(*arguments: str) -> None:
+    """Run pip; show a running count instead of a line for each archive, and everything if it fails.
+
+    Raises
+    ------
+    SystemExit
+        pip failed.
+    """
+    command = [str(interpreter()), "-m", "pip", "--disable-pip-version-check", "install", *arguments]
+    log, count = [], 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        for line in process.stdout or ():
+            log.append(line)
+            count += line.startswith(("Collecting ", "Processing ", "Requirement already "))
+            if line.startswith("Installing collected"):
+                print(f"    {count} archives checked, installing ...", flush=True)
+            elif count and count % 25 == 0 and line.startswith(("Collecting ", "Processing ")):
+                print(f"    {count} archives ...", flush=True)
+    if process.returncode:
+        raise SystemExit("".join(log) + f"Installation failed: {' '.join(command)}")
+
+
+def install(old: dict[str, str], new: dict[str, str]) -> None:
+    """Install the lock, every archive checked by hash, and the library, editable; each only if it changed."""
+    if old.get("lock") != new["lock"]:
+        pip_install("--require-hashes", "--requirement", str(LOCK))
     # Without build isolation the build uses the locked setuptools and fetches nothing that has no hash.
-    subprocess.run(
-        [*pip, "--quiet", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)], check=True
-    )
+    pip_install("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    STAMP.write_text(json.dumps(new, indent=1) + "\n", encoding="utf-8")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -93,17 +126,14 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     version = sys.version_info[:2]
     check_version(version)
-    if not options.force and is_current(version):
+    new, old = fingerprint(version), {} if options.force else installed(version)
+    if new == old:
         return 0
-    print("Setting up .venv from requirements.lock (once; a minute or two) ...", flush=True)
     start = time.perf_counter()
-    create()
-    try:
-        install()
-    except subprocess.CalledProcessError as error:
-        print(f"Installation failed: {error}", file=sys.stderr)
-        return 1
-    STAMP.write_text(fingerprint(version), encoding="utf-8")
+    if not old:
+        print("Creating .venv from requirements.lock (once; one to five minutes) ...", flush=True)
+        create()
+    install(old, new)
     print(f"Environment ready in {time.perf_counter() - start:.0f} s.", flush=True)
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,10 +95,22 @@ def test_setup_refuses_other_pythons() -> None:
     check_version((3, 12))
 
 
-def test_stamp_depends_on_python_and_lock() -> None:
-    assert fingerprint((3, 11)) != fingerprint((3, 12))
-    assert fingerprint((3, 11)) == fingerprint((3, 11))
-    assert "requirements.lock" in fingerprint((3, 11))
+def test_stamp_depends_on_python_lock_and_package() -> None:
+    stamp = fingerprint((3, 11))
+    assert stamp == fingerprint((3, 11))
+    assert stamp["python"] == "3.11"
+    assert {name for name in stamp if stamp[name] != fingerprint((3, 12))[name]} == {"python"}
+
+
+def test_stamp_ignores_the_rules_of_the_linter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    monkeypatch.setattr("tools.setup.ROOT", tmp_path)
+    stamps = []
+    for change in (("", ""), ("line-length = 110", "line-length = 90"), ("joblib>=1.4", "joblib>=1.5")):
+        assert change[0] in text
+        (tmp_path / "pyproject.toml").write_text(text.replace(*change), encoding="utf-8")
+        stamps.append(fingerprint((3, 11)))
+    assert stamps[0] == stamps[1] != stamps[2]
 
 
 def environment() -> dict[str, Any]:
