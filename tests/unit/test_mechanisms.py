@@ -21,6 +21,7 @@ from adaptive_dp.accuracy_first import (
     cov_nr,
     covariance_perturbation,
     doubling,
+    halting_probability,
     interactive_above_threshold,
     output_nr,
     output_perturbation,
@@ -590,3 +591,39 @@ def test_doubling_is_the_best_factor_and_costs_four() -> None:
     best = min(ratios, key=lambda r: ratios[r])
     assert best == pytest.approx(0.5, abs=1e-9)
     assert ratios[best] == pytest.approx(4.0, rel=1e-9)
+
+
+# ------------------------------------------------------------------------- the law of the decision
+
+
+@pytest.mark.parametrize("calibration", CALIBRATIONS)
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_perfect_hypothesis_is_accepted_with_the_exact_probability(name: str, calibration: str) -> None:
+    """Errata AF-1b and AF-7: noise scales and the threshold -alpha/2 of a search, by 700 first decisions.
+
+    Noise of the generator is negligible, so that the excess risk is zero. Clopper-Pearson with tails of 1e-7; the
+    same interval excludes the thresholds 0 and -alpha.
+    """
+    labels, search = SEARCHES[name]
+    problem = make(20, 2, labels, 22, 0.05)
+    alpha, failure = 0.3, 0.5
+    run = functools.partial(
+        search, problem, alpha=alpha, failure=failure, epsilons=[1e9, 2e9], calibration=calibration
+    )
+    rng = np.random.default_rng(23)
+    first = sum(run(rng=rng).index == 0 for _ in range(700))
+    _, sensitivity = query_sensitivity(problem.task, 20, 0.05, calibration)
+
+    def chance(threshold: float) -> float:
+        if "doubling" in name:
+            scale = alpha / (2 * math.log(2 / failure / (1 if calibration == "printed" else 2)))
+            tail = math.exp(-abs(threshold) / scale) / 2
+            return 1 - tail
+        epsilon = expected_test_epsilon(problem, alpha, failure, 2, calibration)
+        return halting_probability([0.0], threshold=threshold, sensitivity=sensitivity, epsilon=epsilon)
+
+    low, high = clopper_pearson(first, 700, 1e-7)
+    assert low <= chance(-alpha / 2) <= high
+    if calibration == "sharp":
+        assert chance(0.0) < low
+        assert chance(-alpha) > high
