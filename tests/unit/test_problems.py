@@ -144,7 +144,7 @@ def test_fast_comparison_never_changes_an_answer(labels: str, lam: float, norm: 
     for theta in hypotheses(problem, 250, rng):
         exact = float(naive_risk(data, lam, theta) - least)
         room = 1e-14 * max(1.0, float(naive_risk(data, lam, theta)))  # a tie is a matter of rounding
-        for factor in (0.2, 0.9, 1 - 1e-4, 1 + 1e-4, 1.1, 5.0):
+        for factor in (0.2, 0.9, 1 - 1e-4, 1 - 1e-7, 1 + 1e-9, 1 + 1e-7, 1 + 1e-4, 1.1, 5.0):
             if abs(exact * factor - exact) > 2 * room:
                 assert problem.excess_at_most(theta, exact * factor) == (factor > 1)
         assert not problem.excess_at_most(theta, -room)
@@ -153,6 +153,25 @@ def test_fast_comparison_never_changes_an_answer(labels: str, lam: float, norm: 
         level = rng.normal(scale=max(exact, 1e-3))
         if abs(level - exact) > 2 * room:
             assert problem.excess_at_most(theta, level) == (exact <= level)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("shape", [(30, 3), (200, 40), (2, 90)])
+def test_single_precision_excess_is_within_its_own_error_bound(norm: str, shape: tuple[int, int]) -> None:
+    """rough_excess_risk errs by less than it says, and not by a hopelessly small part of it."""
+    rng = np.random.default_rng(15)
+    data = make(*shape, "sign", rng, norm)
+    problem = prepare(data, lam=0.01)
+    assert isinstance(problem, LogisticProblem)
+    least = naive_risk(data, 0.01, problem.minimiser)
+    worst = 0.0
+    for theta in hypotheses(problem, 200, rng):
+        rough, bound = problem.rough_excess_risk(theta)
+        room = ROUNDING * float(naive_risk(data, 0.01, theta))
+        error = abs(rough - float(naive_risk(data, 0.01, theta) - least))
+        assert error <= bound + room
+        worst = max(worst, error / bound)
+    assert worst > 1e-5
 
 
 @pytest.mark.parametrize("labels", ["real", "sign"])
