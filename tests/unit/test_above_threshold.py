@@ -354,10 +354,76 @@ def test_prefix_costs_may_be_implicit_levels():
     assert release.guarantee.epsilon == pytest.approx(2.0 + 2.0)
 
 
-def test_more_queries_than_paid_for_are_an_error():
-    """Nothing is published beyond the prefix that the guarantee covers."""
-    with pytest.raises(ValueError, match="prefix_epsilons pays for 3 queries, but there is one more"):
-        run([sure(False)] * 4, np.random.default_rng(1), prefix_epsilons=[0.1, 0.2, 0.3])
+def test_the_search_ends_where_the_prefixes_end():
+    """No query beyond those that are paid for is even asked; whether one would follow depends on the data."""
+    asked = []
+
+    def queries():
+        for number in range(4):
+            asked.append(number)
+            yield ValueQuery(sure(False))
+
+    release = interactive_above_threshold(
+        queries(), prefix_epsilons=[0.1, 0.2, 0.3], rng=np.random.default_rng(1), **SETTING
+    )
+    assert release.refused
+    assert asked == [0, 1, 2]
+    assert release.guarantee.parts["generate"] == 0.3
+
+
+def test_a_short_list_of_queries_costs_the_last_prefix_that_was_asked_for():
+    """Two of four paid queries: the refusal names two and costs the second prefix."""
+    release = run([sure(False)] * 2, np.random.default_rng(1), prefix_epsilons=[0.1, 0.2, 0.3, 0.4])
+    assert release.refused
+    assert "2 queries" in release.value.reason
+    assert release.guarantee.parts["generate"] == 0.2
+    assert release.trace["tested"] == 2
+    with pytest.raises(ValueError, match="queries must produce at least one"):
+        run([], np.random.default_rng(1), prefix_epsilons=[0.1])
+
+
+def test_exact_margin_holds_for_tiny_failure_probabilities():
+    """The tail is summed in logarithms: at gamma = 1e-12 and T = 10^6 the exact margin is near the sharp one."""
+    common = {"levels": 10**6, "sensitivity": 1.0, "epsilon": 1.0}
+    margin = accuracy_margin(failure=1e-12, calibration="exact", **common)
+    assert accuracy_margin(failure=1e-12, calibration="sharp", **common) - 1e-3 <= margin
+    assert false_acceptance_probability(margin, **common) <= 1e-12
+    assert accuracy_margin(levels=1, sensitivity=1.0, epsilon=1.0, failure=0.6, calibration="exact") == 0.0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"values": [1e5, 0.0], "epsilon": 1.0},
+        {"values": [1.0, 1.0], "epsilon": 1e5},
+        {"values": [1.0, 1.0], "epsilon": 1.0, "query_factor": 1e-3},
+    ],
+)
+def test_exact_law_has_no_warnings_far_out(arguments):
+    """Chances too small for a float are zero, not a warning."""
+    chance = halting_probability(arguments.pop("values"), threshold=0.0, sensitivity=1.0, **arguments)
+    assert 0.0 <= chance <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"values": []}, "values must hold"),
+        ({"query_factor": 0}, "query_factor"),
+        ({"query_factor": -4}, "query_factor"),
+    ],
+)
+def test_exact_law_refuses_what_has_no_law(change, message):
+    """An empty list and scales that are not positive are named."""
+    arguments = {"values": [0.0], "threshold": 0.0, "sensitivity": 1.0, "epsilon": 1.0} | change
+    with pytest.raises(ValueError, match=message):
+        halting_probability(arguments.pop("values"), **arguments)
+
+
+def test_value_query_refuses_nan():
+    """A query that can never be accepted is an error, not a silent refusal."""
+    with pytest.raises(ValueError, match="value must be finite"):
+        ValueQuery(math.nan)
 
 
 def test_a_query_at_the_noisy_level_is_accepted():

@@ -341,3 +341,17 @@ def test_search_charges_test_and_path_and_states_delta(mechanism, labels):
     assert guarantee.epsilon == pytest.approx(guarantee.parts["test"] + guarantee.parts["generate"])
     assert release.value.shape == (3,)
     assert 0 <= release.index < 100
+
+
+def test_boundary_names_what_it_cannot_use():
+    """Zero precision is fine, zero variance and negative precision are not, nor a mixture that underflows."""
+    boundary = BrownianBoundary(1.0, 0.1)
+    assert boundary.envelope(0.0) > 0
+    for call, name in (
+        (lambda: boundary.loss(0.0), "variance"),
+        (lambda: boundary.envelope(-1.0), "precision"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            call()
+    with pytest.raises(ValueError, match="tuned_epsilon"):
+        BrownianBoundary(1.0, 0.1, 1e-200)

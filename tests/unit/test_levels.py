@@ -152,3 +152,18 @@ def test_prefix_costs_may_stand_still_but_not_fall():
             as_prefix_costs(bad)
     with pytest.raises(ValueError, match="prefix_epsilons must be finite"):
         as_prefix_costs([0.0, math.nan])
+
+
+def test_ends_of_any_size_are_kept():
+    """The ratio of the ends may overflow; its logarithm does not."""
+    levels = GeometricLevels(1e-300, 1e300, 5)
+    assert (levels[0], levels[-1]) == (1e-300, 1e300)
+    assert np.isfinite(levels.at(np.arange(5))).all()
+
+
+@pytest.mark.parametrize("levels", [GeometricLevels(1.0, 16.0, 5), ListedLevels([1.0, 2.0, 4.0, 8.0, 16.0])])
+@pytest.mark.parametrize("index", [-1, 5, 1.5])
+def test_indices_outside_the_list_are_refused(levels, index):
+    """No extrapolation, and never the least private level for -1."""
+    with pytest.raises(IndexError, match="index"):
+        levels.at(index)

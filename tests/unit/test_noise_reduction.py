@@ -393,3 +393,26 @@ def test_levels_outside_the_list_are_refused(level, error, message):
     for ask in (path.at, path.release):
         with pytest.raises(error, match=message):
             ask(level)
+
+
+def test_path_cannot_be_changed_after_the_draw():
+    """The moves are read-only: a path that is edited would release something nobody analysed."""
+    rng = np.random.default_rng(1)
+    path = noise_reduction(np.zeros(3), sensitivity=1.0, epsilons=[0.5, 1.0], rng=rng)
+    with pytest.raises(ValueError, match="read-only"):
+        path.coarse[0] = 1.0
+
+
+def test_noise_that_overflows_is_refused_before_it_is_drawn():
+    """A scale beyond the largest float names the argument."""
+    rng = np.random.default_rng(1)
+    before = rng.bit_generator.state
+    with pytest.raises(ValueError, match="epsilons must not be so small"):
+        noise_reduction([0.0], sensitivity=1e10, epsilons=[1e-305, 1.0], rng=rng)
+    assert rng.bit_generator.state == before
+
+
+def test_step_needs_increasing_levels():
+    """A coarser level after a finer one has no step."""
+    with pytest.raises(ValueError, match="strictly increasing"):
+        step_characteristic_function([1.0], coarse_epsilon=1.0, fine_epsilon=0.5, sensitivity=1.0)

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,6 +47,9 @@ class ValueQuery:
     """A query whose value is already there."""
 
     value: float
+
+    def __post_init__(self) -> None:
+        check_real("value", self.value)
 
     def reaches(self, level: float) -> bool:
         """Whether the value is at least ``level``."""
@@ -84,68 +87,54 @@ def interactive_above_threshold(
     epsilon : float
         Privacy loss of the test alone.
     prefix_epsilons : PrivacyLevels or array_like, shape (T,)
-        What publishing queries 0 ... t costs, nondecreasing; zeros for public queries.
+        What publishing queries 0 ... t costs, nondecreasing; zeros for public queries. Its length is the
+        number of queries that are asked at the most.
     rng : numpy.random.Generator
 
     Returns
     -------
     Release
-        The accepted query, or ``Refused`` when all T fail. Ex-post guarantee
-        ``epsilon + prefix_epsilons[t]``; a refusal costs ``epsilon + prefix_epsilons[T-1]``, and the
+        The accepted query, or ``Refused`` when all fail. Ex-post guarantee ``epsilon + prefix_epsilons[t]``;
+        a refusal costs ``epsilon`` and the last prefix that was asked for, and the
         release never contains the exact minimiser that the paper falls back to (erratum AF-7g).
 
     Raises
     ------
     ValueError
-        A parameter out of range, or more queries than ``prefix_epsilons`` pays for.
+        A parameter out of range, or no query at all.
     """
-    level = check_real("threshold", threshold)
-    delta, above_threshold_epsilon = (
-        check_positive("sensitivity", sensitivity),
-        check_positive("epsilon", epsilon),
-    )
+    level, delta = check_real("threshold", threshold), check_positive("sensitivity", sensitivity)
+    budget = check_positive("epsilon", epsilon)
     costs = as_prefix_costs(prefix_epsilons)
     check_generator(rng)
-    noisy_threshold = level + rng.laplace(scale=2 * delta / above_threshold_epsilon)
-    query_scale = 4 * delta / above_threshold_epsilon
-    for index, query in enumerate(queries):
-        if index >= len(costs):
-            raise ValueError(f"prefix_epsilons pays for {len(costs)} queries, but there is one more")
+
+    def outcome(value: AnyQuery | Refused, asked: int) -> Release[AnyQuery]:
+        parts = {"test": budget, "generate": float(costs[asked - 1])}
+        guarantee = Guarantee(
+            "ex-post", sum(parts.values()), neighbours, domain=domain, parts=parts, source=SOURCE
+        )
+        index = None if isinstance(value, Refused) else asked - 1
+        return Release(value, guarantee, index=index, trace=Trace(tested=asked))
+
+    noisy_threshold = level + rng.laplace(scale=2 * delta / budget)
+    asked = 0
+    for query in itertools.islice(queries, len(costs)):
+        asked += 1
         # value + noise >= noisy threshold, written as what the query has to reach
-        if query.reaches(noisy_threshold - rng.laplace(scale=query_scale)):
-            return _outcome(
-                query, index, above_threshold_epsilon, float(costs[index]), neighbours, domain, index + 1
-            )
-    refusal = Refused(f"none of the {len(costs)} queries reached the threshold")
-    return _outcome(refusal, None, above_threshold_epsilon, float(costs[-1]), neighbours, domain, len(costs))
-
-
-def _outcome(
-    value: Any,
-    index: int | None,
-    above_threshold_epsilon: float,
-    generate_epsilon: float,
-    neighbours: Neighbours,
-    domain: Domain | None,
-    tested: int,
-) -> Release[Any]:
-    guarantee = Guarantee(
-        kind="ex-post",
-        epsilon=above_threshold_epsilon + generate_epsilon,
-        neighbours=neighbours,
-        domain=domain,
-        parts={"test": above_threshold_epsilon, "generate": generate_epsilon},
-        source=SOURCE,
-    )
-    return Release(value, guarantee, index=index, trace=Trace(tested=tested))
+        if query.reaches(noisy_threshold - rng.laplace(scale=4 * delta / budget)):
+            return outcome(query, asked)
+    if asked == 0:
+        raise ValueError("queries must produce at least one query, got none")
+    return outcome(Refused(f"none of the {asked} queries reached the threshold"), asked)
 
 
 # ---------------------------------------------------------------- exact laws
 
 
-def _laplace_cdf(x: FloatArray, scale: float) -> FloatArray:
-    tail = 0.5 * np.exp(-np.abs(x) / scale)
-    return np.where(x < 0, tail, 1 - tail)
+def _log_laplace_cdf(x: FloatArray, scale: float) -> FloatArray:
+    """Log of the Laplace distribution function, accurate where it is near zero and where it is near one."""
+    size = np.abs(x) / scale
+    return np.where(x < 0, -math.log(2) - size, np.log1p(-0.5 * np.exp(-size)))
 
 
 def halting_probability(
@@ -169,14 +158,18 @@ def halting_probability(
         Values of queries 0 ... t-1 on the data.
     """
     value = as_finite_array("values", values, ndim=1)
+    if value.size == 0:
+        raise ValueError("values must hold at least one query value, got none")
+    check_positive("threshold_factor", threshold_factor)
+    check_positive("query_factor", query_factor)
     unit = check_positive("sensitivity", sensitivity) / check_positive("epsilon", epsilon)
     b_threshold, b_query = threshold_factor * unit, query_factor * unit
     distance = value - check_real("threshold", threshold)
     nodes, weights = _panels(np.append(distance, 0.0), b_threshold, b_query)
     # P(nu < xi - d_s) for the queries that fail, P(nu >= xi - d_t) for the one that is accepted
     failing, often = np.unique(distance[:-1], return_counts=True)  # equal queries are evaluated once
-    fail = np.log(_laplace_cdf(nodes[:, None] - failing, b_query)) @ often
-    accept = _laplace_cdf(distance[-1] - nodes, b_query)
+    fail = _log_laplace_cdf(nodes[:, None] - failing, b_query) @ often
+    accept = np.exp(_log_laplace_cdf(distance[-1] - nodes, b_query))
     density = np.exp(-np.abs(nodes) / b_threshold + fail) / (2 * b_threshold)
     return float(weights @ (density * accept))
 
@@ -232,7 +225,7 @@ def false_acceptance_probability(margin: float, *, levels: int, sensitivity: flo
     unit = check_positive("sensitivity", sensitivity) / check_positive("epsilon", epsilon)
     nodes, weights = _panels(np.array([-gap, 0.0]), 2 * unit, 4 * unit)
     density = np.exp(-np.abs(nodes) / (2 * unit)) / (4 * unit)
-    log_fail = np.log(_laplace_cdf(nodes + gap, 4 * unit))
+    log_fail = _log_laplace_cdf(nodes + gap, 4 * unit)
     return float(weights @ (density * -np.expm1(count * log_fail)))
 
 
@@ -265,5 +258,7 @@ def accuracy_margin(
         p = false_acceptance_probability(margin, levels=count, sensitivity=sensitivity, epsilon=epsilon)
         return p - gamma
 
+    if excess_failure(0.0) <= 0:
+        return 0.0  # one query and a failure probability of a half or more: nothing can go too wrong
     root = float(brentq(excess_failure, 0.0, 2 * sharp + unit, xtol=1e-13 * unit, rtol=1e-14))
-    return root * (1 + 1e-12)  # the failure probability falls with the margin: step to the safe side
+    return root * (1 + 1e-9)  # the failure probability falls with the margin: step to the safe side

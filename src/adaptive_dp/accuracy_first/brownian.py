@@ -12,6 +12,7 @@ is what had made an (epsilon, delta) version look hopeless.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -77,6 +78,11 @@ class BrownianBoundary:
         check_positive("sensitivity", self.sensitivity)
         check_probability("delta", self.delta)
         check_positive("tuned_epsilon", self.tuned_epsilon)
+        if not sys.float_info.min < self.rho < sys.float_info.max:
+            raise ValueError(
+                f"tuned_epsilon and sensitivity must be of ordinary size, got {self.tuned_epsilon!r} and "
+                f"{self.sensitivity!r}: the mixture parameter would not be a float"
+            )
 
     @property
     def rho(self) -> float:
@@ -88,7 +94,9 @@ class BrownianBoundary:
 
     def envelope(self, precision: ArrayLike) -> FloatArray:
         """Curve that W stays below: the x >= 0 with x^2/2 + log Phi(x) = log(1/(2 delta)) + log(1 + s/rho)/2."""
-        s = np.asarray(precision, dtype=np.float64)
+        s = as_finite_array("precision", precision)
+        if (s < 0).any():
+            raise ValueError(f"precision must be nonnegative, got {s.min()!r}")
         goal = math.log(1 / (2 * self.delta)) + 0.5 * np.log1p(s / self.rho)
         # Phi(x) is between 1/2 and 1, so the root lies in [sqrt(2 goal), sqrt(2 (goal + log 2))].
         low, high = np.sqrt(2 * np.maximum(goal, 0)), np.sqrt(2 * np.maximum(goal + math.log(2), 0))
@@ -100,7 +108,10 @@ class BrownianBoundary:
 
     def loss(self, variance: ArrayLike) -> FloatArray:
         """Bound on the privacy loss of everything revealed down to ``variance`` (per coordinate)."""
-        s = 1 / np.asarray(variance, dtype=np.float64)
+        spread = as_finite_array("variance", variance)
+        if (spread <= 0).any():
+            raise ValueError(f"variance must be positive, got {spread.min()!r}")
+        s = 1 / spread
         return np.asarray(self.sensitivity**2 * s / 2 + self.sensitivity * self.envelope(s), dtype=np.float64)
 
     @property

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from adaptive_dp.privacy import Guarantee, Neighbours, Release
-from adaptive_dp.validation import FloatArray, as_finite_array, check_generator, check_positive
+from adaptive_dp.validation import FloatArray, as_finite_array, check_count, check_generator, check_positive
 
 
 def ask_until_yes(bit: int, *, epsilon: float, rng: np.random.Generator) -> Release[int]:
@@ -29,10 +29,12 @@ def ask_until_yes(bit: int, *, epsilon: float, rng: np.random.Generator) -> Rele
     epsilon : float
         Privacy of a single answer.
     """
-    if bit not in (0, 1) or isinstance(bit, float):
+    if check_count("bit", bit, minimum=0) > 1:
         raise ValueError(f"bit must be 0 or 1, got {bit!r}")
     check_generator(rng)
-    yes = expit(check_positive("epsilon", epsilon) * (1 if bit else -1))
+    if check_positive("epsilon", epsilon) > 30:
+        raise ValueError(f"epsilon must be at most 30, or the number of questions overflows, got {epsilon!r}")
+    yes = expit(epsilon * (1 if bit else -1))
     questions = int(rng.geometric(yes))
     loss = float(ask_until_yes_loss(questions, epsilon=epsilon))
     guarantee = Guarantee("ex-post", loss, Neighbours.REPLACE_ONE, source="ligett2017, Definition 2.3")
@@ -45,15 +47,24 @@ def ask_until_yes_loss(questions: ArrayLike, *, epsilon: float) -> FloatArray:
     log of P_1(k) / P_0(k) = (k - 1) log((1 - p_1)/(1 - p_0)) + log(p_1/p_0) = (2 - k) epsilon with p_1 = 1 - p_0 =
     1/(1 + e^-epsilon).
     """
-    k = as_finite_array("questions", questions)
+    k = _check_questions(questions)
     return np.abs(k - 2) * check_positive("epsilon", epsilon)
 
 
 def ask_until_yes_probability(questions: ArrayLike, bit: int, *, epsilon: float) -> FloatArray:
     """Exact probability of stopping after ``questions`` questions, for either bit."""
-    k = as_finite_array("questions", questions)
+    k = _check_questions(questions)
+    if check_count("bit", bit, minimum=0) > 1:
+        raise ValueError(f"bit must be 0 or 1, got {bit!r}")
     yes = expit(check_positive("epsilon", epsilon) * (1 if bit else -1))
     return np.asarray(yes * (1 - yes) ** (k - 1), dtype=np.float64)
+
+
+def _check_questions(questions: ArrayLike) -> FloatArray:
+    k = as_finite_array("questions", questions)
+    if (k < 1).any() or (k != np.floor(k)).any():
+        raise ValueError(f"questions must be whole numbers of at least 1, got {questions!r}")
+    return k
 
 
 def worst_case_growth(factor: float) -> float:

@@ -7,6 +7,7 @@ its two ends, so that a million levels cost what a thousand cost.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -39,15 +40,25 @@ class PrivacyLevels:
         raise NotImplementedError
 
     def __getitem__(self, index: int) -> float:
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"level {index} of {len(self)}")
-        return float(self.at(index % len(self)))
+        position = operator.index(index)
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"level {position} of {len(self)}")
+        return float(self.at(position % len(self)))
 
     def __iter__(self) -> Iterator[float]:
         return (self[index] for index in range(len(self)))
 
     def __repr__(self) -> str:
         return f"<{len(self)} privacy levels from {self[0]:.6g} to {self[-1]:.6g}>"
+
+
+def _checked(index: ArrayLike, count: int) -> IndexArray:
+    positions = np.asarray(index)
+    if positions.size == 0:
+        return positions.astype(np.int64)
+    if positions.dtype.kind not in "iu" or positions.min() < 0 or positions.max() >= count:
+        raise IndexError(f"index must hold integers from 0 to {count - 1}, got {index!r}")
+    return positions.astype(np.int64)
 
 
 class ListedLevels(PrivacyLevels):
@@ -61,7 +72,7 @@ class ListedLevels(PrivacyLevels):
 
     def at(self, index: ArrayLike) -> FloatArray:
         """Levels at the given indices, counted from 0."""
-        return np.asarray(self._levels[np.asarray(index)], dtype=np.float64)
+        return np.asarray(self._levels[_checked(index, len(self))], dtype=np.float64)
 
     def below(self, bound: FloatArray) -> IndexArray:
         """For each entry of ``bound`` the largest index whose level is smaller, or -1."""
@@ -81,8 +92,8 @@ class GeometricLevels(PrivacyLevels):
     count: int
 
     def __post_init__(self) -> None:
-        check_positive("first", self.first)
-        check_positive("last", self.last)
+        for name in ("first", "last"):
+            object.__setattr__(self, name, check_positive(name, getattr(self, name)))
         check_count("count", self.count, minimum=2)
         if self.last <= self.first:
             raise ValueError(f"last must exceed first, got {self.last!r} after {self.first!r}")
@@ -92,7 +103,7 @@ class GeometricLevels(PrivacyLevels):
     @property
     def log_ratio(self) -> float:
         """Logarithm of the ratio of two neighbouring levels."""
-        return math.log(self.last / self.first) / (self.count - 1)
+        return (math.log(self.last) - math.log(self.first)) / (self.count - 1)
 
     def __len__(self) -> int:
         return self.count
@@ -100,15 +111,15 @@ class GeometricLevels(PrivacyLevels):
     def at(self, index: ArrayLike) -> FloatArray:
         """Levels at the given indices, counted from 0."""
         # Interpolating from the nearer end keeps both ends exact.
-        steps = np.asarray(index, dtype=np.float64)
-        near_first = self.first * np.exp(steps * self.log_ratio)
-        near_last = self.last * np.exp((steps - (self.count - 1)) * self.log_ratio)
-        return np.where(2 * steps < self.count, near_first, near_last)
+        steps = _checked(index, self.count).astype(np.float64)
+        lower = 2 * steps < self.count
+        offset = np.where(lower, steps, steps - (self.count - 1))
+        return np.asarray(np.where(lower, self.first, self.last) * np.exp(offset * self.log_ratio))
 
     def below(self, bound: FloatArray) -> IndexArray:
         """For each entry of ``bound`` the largest index whose level is smaller, or -1."""
         with np.errstate(divide="ignore"):
-            guess = np.log(np.asarray(bound) / self.first) / self.log_ratio
+            guess = (np.log(np.asarray(bound)) - math.log(self.first)) / self.log_ratio
         index = np.clip(np.ceil(guess) - 1, -1, self.count - 1).astype(np.int64)
         # Rounding of the logarithm can be off by one index; the levels themselves decide.
         index -= (index >= 0) & (self.at(np.maximum(index, 0)) >= bound)

@@ -12,6 +12,7 @@ not on T.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -22,7 +23,14 @@ from scipy import stats
 
 from adaptive_dp.accuracy_first.levels import IndexArray, PrivacyLevels, as_levels
 from adaptive_dp.privacy import Domain, Guarantee, Neighbours, Release
-from adaptive_dp.validation import FloatArray, as_finite_array, check_count, check_generator, check_positive
+from adaptive_dp.validation import (
+    FloatArray,
+    as_finite_array,
+    check_count,
+    check_generator,
+    check_increasing_epsilons,
+    check_positive,
+)
 
 SOURCE = "ligett2017, Algorithm 1 and Theorem 2.7; erratum AF-4"
 
@@ -51,6 +59,10 @@ class NoisePath:
     shape: tuple[int, ...]
     epsilons: PrivacyLevels
     sensitivity: float
+
+    def __post_init__(self) -> None:
+        for array in (self.coarse, self.level, self.coordinate, self.value):
+            array.setflags(write=False)
 
     @property
     def levels(self) -> int:
@@ -148,6 +160,10 @@ def noise_reduction(
     array = as_finite_array("value", value)
     delta = check_positive("sensitivity", sensitivity)
     levels = as_levels(epsilons)
+    if delta / sys.float_info.max >= levels[0]:
+        raise ValueError(
+            f"epsilons must not be so small that the noise overflows, got {levels[0]!r} at index 0"
+        )
     check_generator(rng)
     finest = len(levels) - 1
     current = array.ravel() + rng.laplace(scale=delta / levels[finest], size=array.size)
@@ -207,7 +223,9 @@ def step_characteristic_function(
     epsilon_coarse. Times the Laplace characteristic function of the finer level this is the Laplace
     characteristic function of the coarser one: the proof of Theorem 2.7 in one line.
     """
-    s = np.asarray(frequency, dtype=np.float64)
+    s = as_finite_array("frequency", frequency)
+    check_positive("sensitivity", sensitivity)
+    check_increasing_epsilons([coarse_epsilon, fine_epsilon], name="coarse_epsilon, fine_epsilon")
     keep = (coarse_epsilon / fine_epsilon) ** 2
     scale = sensitivity / coarse_epsilon
     return np.asarray(keep + (1 - keep) / (1 + (scale * s) ** 2), dtype=np.float64)
