@@ -102,7 +102,7 @@ def pip_install(*arguments: str) -> None:
         for line in process.stdout or ():
             log.append(line)
             count += line.startswith(("Collecting ", "Processing ", "Requirement already "))
-            if line.startswith("Installing collected"):
+            if count and line.startswith("Installing collected"):
                 print(f"    {count} archives checked, installing ...", flush=True)
             elif count and count % 25 == 0 and line.startswith(("Collecting ", "Processing ")):
                 print(f"    {count} archives ...", flush=True)
