@@ -36,6 +36,18 @@ def check_positive(name: str, value: object) -> float:
     return number
 
 
+def check_ordinary(name: str, value: object) -> float:
+    """Return ``value`` as a positive float whose square and inverse square are floats too.
+
+    Parameters of mechanisms are squared, divided and multiplied by norms: outside 1e-100 ... 1e100 that would
+    overflow half-way, after noise was drawn.
+    """
+    number = check_positive(name, value)
+    if not 1e-100 <= number <= 1e100:
+        raise ValueError(f"{name} must lie between 1e-100 and 1e100, got {number!r}")
+    return number
+
+
 def check_probability(name: str, value: object) -> float:
     """Return ``value`` as a float in the open interval (0, 1)."""
     number = check_real(name, value)

@@ -191,7 +191,9 @@ def test_integer_privacy_levels_count_like_floats(name: str) -> None:
 
 @names(ALL)
 @pytest.mark.parametrize(
-    "rng", [None, 0, 20261, np.random.RandomState(1), np.random.PCG64(1), np.random.default_rng], ids=repr
+    "rng",
+    [None, 0, 20261, np.random.RandomState(1), np.random.PCG64(1), np.random.default_rng],
+    ids=lambda value: type(value).__name__,
 )
 def test_a_generator_that_is_none(name: str, rng: Any) -> None:
     """Field report 7: integers and the legacy generator are refused by name."""
@@ -439,3 +441,33 @@ def test_parameters_are_keyword_only(name: str) -> None:
     labels, run = ALL[name]
     with pytest.raises(TypeError, match="positional"):
         run(data(labels), 0.1, rng=np.random.default_rng(9))
+
+
+@pytest.mark.parametrize("alpha", [1e-200, 1e200])
+def test_alpha_beyond_any_use_is_named(alpha: float) -> None:
+    """Squares of it would overflow; the message names it before noise is drawn."""
+    rng = np.random.default_rng(1)
+    before = rng.bit_generator.state
+    data = Dataset(np.eye(2), [0.5, -0.5], Domain())
+    for call in (cov_nr, output_nr):
+        with pytest.raises(ValueError, match="alpha must lie between"):
+            call(data, lam=0.1, alpha=alpha, failure=0.1, rng=rng)
+    assert rng.bit_generator.state == before
+
+
+def test_labels_of_another_problem_are_named() -> None:
+    """Covariance perturbation of classification labels names the data, not a parameter that was never given."""
+    data = Dataset(np.eye(2), [1.0, -1.0], Domain("l1", 1.0, "sign", 1.0))
+    with pytest.raises(ValueError, match="data must pose a ridge problem"):
+        cov_nr(data, lam=0.1, alpha=0.1, failure=0.1, rng=np.random.default_rng(1))
+    with pytest.raises(ValueError, match="largest must exceed"):
+        brownian_nr(
+            data,
+            mechanism="output",
+            lam=0.1,
+            alpha=0.1,
+            failure=0.1,
+            delta=1e-6,
+            largest=1e-6,
+            rng=np.random.default_rng(1),
+        )

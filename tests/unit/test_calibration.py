@@ -568,3 +568,17 @@ def test_integer_parameters_count_like_floats() -> None:
                 minimiser_sensitivity(task, rows=3, columns=2, lam=lam, norm=norm) for lam in (2, 2.0)
             )
             assert one == other > 0
+
+
+@pytest.mark.parametrize("lam", np.geomspace(0.2, 1e14, 60).tolist())
+def test_logistic_radius_never_falls_below_the_exact_root(lam: float) -> None:
+    """lam r (1 + e^r) >= 1 at the radius: every minimiser is inside, also where the radius is tiny."""
+    radius = minimiser_radius("logistic", lam=lam)
+    assert lam * radius * (1 + math.exp(radius)) >= 1
+    assert lam * radius * (1 + math.exp(radius)) <= 1 + 1e-9
+
+
+def test_unknown_calibration_is_refused_for_every_task() -> None:
+    """Also where both calibrations agree."""
+    with pytest.raises(ValueError, match="calibration"):
+        minimiser_sensitivity("logistic", rows=10, columns=2, lam=0.1, calibration="foo")

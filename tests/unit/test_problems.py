@@ -344,3 +344,20 @@ def test_a_problem_shows_no_data_when_printed(labels: str) -> None:
     data = Dataset(np.array([[0.123456]]), np.array([1.0]), Domain("l1", 1.0, labels))
     assert "0.123" not in repr(prepare(data, lam=0.1))
     assert pickle.loads(pickle.dumps(prepare(data, lam=0.1))).lam == 0.1
+
+
+def test_hessian_does_not_overflow_on_separable_data() -> None:
+    """Huge margins have curvature zero, not a warning."""
+    features = np.random.default_rng(3).dirichlet(np.ones(3) * 0.2, 500)
+    labels = np.where(features[:, 0] > features[:, 1], 1.0, -1.0)
+    problem = prepare(Dataset(features, labels, Domain("l1", 1.0, "sign", 1.0)), lam=1e-9)
+    assert np.isfinite(problem.data_hessian).all()
+
+
+def test_private_statistics_cannot_be_edited() -> None:
+    """An edited minimiser would void every later release."""
+    features = np.eye(3)
+    for labels, kind in ((np.array([1.0, -1.0, 1.0]), "sign"), (np.array([0.5, -0.5, 0.2]), "real")):
+        problem = prepare(Dataset(features, labels, Domain("l1", 1.0, kind, 1.0)), lam=0.1)
+        with pytest.raises(ValueError, match="read-only"):
+            problem.minimiser[0] = 0.0

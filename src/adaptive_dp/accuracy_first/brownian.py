@@ -15,6 +15,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,8 +37,7 @@ from adaptive_dp.accuracy_first.mechanisms import (
     search_path,
 )
 from adaptive_dp.accuracy_first.moments import MomentCoding
-from adaptive_dp.accuracy_first.problems import Problem, RidgeProblem, prepare
-from adaptive_dp.accuracy_first.theory import check_mechanism
+from adaptive_dp.accuracy_first.problems import Problem, RidgeProblem, check_task_of, prepare
 from adaptive_dp.datasets.dataset import Dataset
 from adaptive_dp.privacy import Release
 from adaptive_dp.validation import (
@@ -45,6 +45,7 @@ from adaptive_dp.validation import (
     as_finite_array,
     check_count,
     check_generator,
+    check_ordinary,
     check_positive,
     check_probability,
 )
@@ -163,8 +164,9 @@ def brownian_walk(value: ArrayLike, variances: ArrayLike, rng: np.random.Generat
 
 def gaussian_statistic(problem: Problem, mechanism: str) -> NoisyStatistic:
     """The statistic of a mechanism with its l2 sensitivity; the ball is the sharp one."""
+    check_task_of(problem, mechanism)
     radius = minimiser_radius(problem.task, lam=problem.lam)
-    if check_mechanism(problem.task, mechanism) == "output" or not isinstance(problem, RidgeProblem):
+    if mechanism == "output" or not isinstance(problem, RidgeProblem):
         sensitivity = minimiser_sensitivity(
             problem.task, rows=problem.rows, columns=problem.columns, lam=problem.lam, norm="l2"
         )
@@ -173,6 +175,7 @@ def gaussian_statistic(problem: Problem, mechanism: str) -> NoisyStatistic:
     return covariance_statistic(problem, coding=coding, sensitivity=MOMENT_SENSITIVITY_L2, radius=radius)
 
 
+@lru_cache(maxsize=64)
 def brownian_levels(
     boundary: BrownianBoundary, *, largest: float, count: int = 1000
 ) -> tuple[ListedLevels, FloatArray]:
@@ -181,9 +184,14 @@ def brownian_levels(
     Returns the increasing loss bounds and the falling variances, shape (count,) each.
     """
     levels = check_count("count", count, minimum=2)
-    finest = boundary.variance(check_positive("largest", largest))
+    if check_positive("largest", largest) <= boundary.floor:
+        raise ValueError(
+            f"largest must exceed {boundary.floor:.6g}, the boundary's floor, got {largest!r}; lower tuned_epsilon"
+        )
+    finest = boundary.variance(largest)
     coarsest = max(100 / boundary.rho, 4 * finest)
     variances = coarsest * np.exp(np.linspace(0, math.log(finest / coarsest), levels))
+    variances.setflags(write=False)  # the result is shared by all runs with the same public parameters
     return ListedLevels(boundary.loss(variances)), variances
 
 
@@ -226,7 +234,7 @@ def brownian_nr(
         Ex-post guarantee epsilon_0 + psi(variance) with the stated delta; replace-one neighbours.
     """
     check_calibration(calibration)
-    target, gamma = check_positive("alpha", alpha), check_probability("failure", failure)
+    target, gamma = check_ordinary("alpha", alpha), check_probability("failure", failure)
     check_probability("delta", delta)
     check_generator(rng)
     problem = prepare(data, lam=lam)

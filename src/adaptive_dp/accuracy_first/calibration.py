@@ -15,7 +15,7 @@ from scipy.special import lambertw
 
 from adaptive_dp.accuracy_first.above_threshold import CALIBRATIONS
 from adaptive_dp.accuracy_first.levels import GeometricLevels
-from adaptive_dp.validation import check_choice, check_count, check_positive, check_probability
+from adaptive_dp.validation import check_choice, check_count, check_positive, check_probability, check_real
 
 TASKS = ("ridge", "logistic")
 MECHANISMS = ("covariance", "output")
@@ -50,9 +50,9 @@ def minimiser_radius(task: str, *, lam: float, calibration: str = "sharp") -> fl
     attained = LOGISTIC_RADIUS_CONSTANT / (1 + LOGISTIC_RADIUS_CONSTANT) ** 2
     if strength <= attained:
         return math.sqrt(LOGISTIC_RADIUS_CONSTANT / strength)
-    # lam r (1 + e^r) = 1 has one root; rounding up keeps every minimiser inside.
-    root = brentq(lambda r: strength * r - 1 / (1 + math.exp(r)), 0.0, 1 / (2 * strength), xtol=1e-15)
-    return float(root) * (1 + 1e-12)
+    # u = lam r solves u (1 + e^(u/lam)) = 1 and lies near 1/2; rounding up keeps every minimiser inside.
+    root = brentq(lambda u: u - 1 / (1 + math.exp(u / strength)), 0.0, 0.5, xtol=1e-16)
+    return float(root) * (1 + 1e-12) / strength
 
 
 def risk_query_sensitivity(
@@ -85,6 +85,7 @@ def minimiser_sensitivity(
     """
     kind, n, p = check_task(task), check_count("rows", rows), check_count("columns", columns)
     strength = check_positive("lam", lam)
+    check_calibration(calibration)
     check_choice("norm", norm, ("l1", "l2"))
     if kind == "logistic":
         euclidean = 2 / (n * strength)
@@ -92,7 +93,7 @@ def minimiser_sensitivity(
         euclidean = (minimiser_radius(kind, lam=strength, calibration="printed") + 1) / math.sqrt(
             n * strength
         )
-        if check_calibration(calibration) == "sharp":
+        if calibration == "sharp":
             euclidean = min(euclidean, (minimiser_radius(kind, lam=strength) + 2) / (n * strength))
     return euclidean * (math.sqrt(p) if norm == "l1" else 1.0)
 
@@ -148,7 +149,11 @@ def default_levels(*, rows: int, largest: float, count: int = 1000) -> Geometric
 
 def doubling_levels(*, rows: int, largest: float, factor: float = 2.0) -> GeometricLevels:
     """The paper's grid for DoublingMethod: 1/n, 2/n, 4/n, ... until 4 E is reached (erratum AF-2)."""
-    n, inverted, step = check_count("rows", rows), check_positive("largest", largest), float(factor)
+    n, inverted, step = (
+        check_count("rows", rows),
+        check_positive("largest", largest),
+        check_real("factor", factor),
+    )
     if not step > 1:
         raise ValueError(f"factor must exceed 1, got {factor!r}")
     doublings = max(1, math.ceil(math.log(4 * inverted * n) / math.log(step)))

@@ -20,7 +20,7 @@ from adaptive_dp.accuracy_first.problems import Problem, RidgeProblem
 from adaptive_dp.experiments import product, proportion_interval, summarise, sweep
 from adaptive_dp.validation import check_choice
 
-METHODS = ("noise reduction", "doubling", "theory", "brownian")
+METHODS = ("noise reduction", "doubling", "theory", "theory, likely", "brownian")
 
 #: delta of the Brownian runs and the loss at which their boundary is tightest; public choices.
 BROWNIAN_DELTA = 1e-6
@@ -36,8 +36,11 @@ def method_of(method: str, problem: Problem, calibration: str, failure: float) -
         return partial(search, problem, failure=failure, calibration=calibration)
     if method == "doubling":
         return partial(doubling, problem, mechanism=mechanism, failure=failure, calibration=calibration)
-    if method == "theory":
-        return partial(theory_inversion, problem, mechanism=mechanism, calibration=calibration)
+    if method in ("theory", "theory, likely"):
+        promise = failure if method == "theory, likely" else None
+        return partial(
+            theory_inversion, problem, mechanism=mechanism, calibration=calibration, failure=promise
+        )
     tuned = BROWNIAN_TUNED_EPSILON[problem.task]
     return partial(
         brownian_nr,
@@ -120,7 +123,7 @@ def run_experiment(
         shared={"problem": warm(problem)},
         n_jobs=n_jobs,
         results=results,
-        recipe="accuracy first, one trial, version 1",
+        recipe="accuracy first, one trial, version 2",
         progress=progress,
         description=description,
     )

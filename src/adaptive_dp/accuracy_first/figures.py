@@ -303,7 +303,8 @@ def draw_boundary(
 LABELS = {
     "noise reduction": "noise reduction",
     "doubling": "doubling",
-    "theory": "theory inversion",
+    "theory": "theory, expected",
+    "theory, likely": "theory, likely",
     "brownian": "Brownian",
 }
 

@@ -84,6 +84,20 @@ def released_code_epsilon(*, sensitivity: float, alpha: float, failure: float, l
     return 8 * sensitivity * math.log(1.5**0.75 * math.sqrt(levels) / failure) / alpha
 
 
+def released_code_sgd(
+    *, alpha: float, rows: int, columns: int, lam: float, lipschitz: float, delta: float
+) -> float:
+    """Inversion of private SGD as the released code computes it: the sum's strong convexity is lam, not n lam.
+
+    So it finds that no epsilon exists at the paper's size, and that n would have to be an order of magnitude
+    larger, which is what Section 4 reports; the chain itself has n^2 (:func:`invert_sgd`).
+    """
+    noiseless = 17 * lipschitz**2 * (1 + 2 * math.log(rows)) / (rows * lam)
+    if noiseless >= alpha:
+        return math.inf
+    return math.sqrt(32 * columns * math.log(rows / delta) * math.log(1 / delta) / (alpha / noiseless - 1))
+
+
 def risk_query_pair(
     task: str, *, rows: int, lam: float, radius: float
 ) -> tuple[FloatArray, RidgeProblem | LogisticProblem, RidgeProblem | LogisticProblem]:

@@ -31,13 +31,13 @@ from adaptive_dp.accuracy_first.calibration import (
 from adaptive_dp.accuracy_first.levels import PrivacyLevels, as_levels
 from adaptive_dp.accuracy_first.moments import MomentCoding
 from adaptive_dp.accuracy_first.noise_reduction import noise_reduction
-from adaptive_dp.accuracy_first.problems import Problem, RidgeProblem, check_problem_task, prepare
-from adaptive_dp.accuracy_first.theory import check_mechanism, invert_theory
+from adaptive_dp.accuracy_first.problems import Problem, RidgeProblem, check_task_of, prepare
+from adaptive_dp.accuracy_first.theory import invert_theory
 from adaptive_dp.datasets.dataset import Dataset
 from adaptive_dp.noise import laplace
 from adaptive_dp.privacy import Guarantee, Neighbours, Refused, Release, Trace
 from adaptive_dp.solvers import minimise_quadratic_in_ball, project_to_ball
-from adaptive_dp.validation import FloatArray, check_generator, check_positive, check_probability
+from adaptive_dp.validation import FloatArray, check_generator, check_ordinary, check_probability
 
 Hypothesis = Release[FloatArray]
 
@@ -135,8 +135,9 @@ def output_statistic(problem: Problem, *, sensitivity: float, radius: float) -> 
 
 def laplace_statistic(problem: Problem, mechanism: str, calibration: str) -> NoisyStatistic:
     """The statistic of a mechanism with its l1 sensitivity, for ``"covariance"`` or ``"output"``."""
+    check_task_of(problem, mechanism)
     radius = minimiser_radius(problem.task, lam=problem.lam, calibration=calibration)
-    if check_mechanism(problem.task, mechanism) == "output" or not isinstance(problem, RidgeProblem):
+    if mechanism == "output" or not isinstance(problem, RidgeProblem):
         sensitivity = minimiser_sensitivity(
             problem.task, rows=problem.rows, columns=problem.columns, lam=problem.lam, calibration=calibration
         )
@@ -168,7 +169,7 @@ def _one_shot(
     rng: np.random.Generator,
 ) -> Hypothesis:
     check_calibration(calibration)
-    level = check_positive("epsilon", epsilon)
+    level = check_ordinary("epsilon", epsilon)
     check_generator(rng)
     problem = prepare(data, lam=lam)
     statistic = laplace_statistic(problem, mechanism, calibration)
@@ -328,7 +329,7 @@ def _noise_reduction_search(
     rng: np.random.Generator,
 ) -> Hypothesis:
     check_calibration(calibration)
-    target, gamma = check_positive("alpha", alpha), check_probability("failure", failure)
+    target, gamma = check_ordinary("alpha", alpha), check_probability("failure", failure)
     check_generator(rng)
     listed = None if epsilons is None else as_levels(epsilons)
     problem = prepare(data, lam=lam)
@@ -422,13 +423,14 @@ def doubling(
         (ligett2017, Theorem A.2; erratum AF-7f). Hypotheses are projected onto the ball (Remark A.3).
     """
     check_calibration(calibration)
-    target, gamma = check_positive("alpha", alpha), check_probability("failure", failure)
+    target, gamma = check_ordinary("alpha", alpha), check_probability("failure", failure)
     check_generator(rng)
     listed = None if epsilons is None else as_levels(epsilons)
     problem = prepare(data, lam=lam)
     statistic = laplace_statistic(problem, mechanism, calibration)
-    largest = _search_epsilon(problem, mechanism, target, calibration)
-    levels = listed or doubling_levels(rows=problem.rows, largest=largest)
+    levels = listed or doubling_levels(
+        rows=problem.rows, largest=_search_epsilon(problem, mechanism, target, calibration)
+    )
     sensitivity = risk_query_sensitivity(
         problem.task, rows=problem.rows, lam=problem.lam, calibration=calibration
     )
@@ -465,26 +467,22 @@ def theory_inversion(
     mechanism: str,
     lam: float | None = None,
     alpha: float,
+    failure: float | None = None,
     calibration: str = "sharp",
     rng: np.random.Generator,
 ) -> Hypothesis:
     """Run a one-shot mechanism once, at the epsilon at which its utility theorem promises ``alpha``.
 
-    The promise is in expectation only. Source: ligett2017, Section 4.
+    The promise is in expectation; with ``failure`` it holds with probability 1 - failure, by Markov's inequality
+    for the nonnegative excess risk (an expected excess of alpha * failure). Source: ligett2017, Section 4.
     """
     check_calibration(calibration)
-    target = check_positive("alpha", alpha)
+    target = check_ordinary("alpha", alpha)
+    if failure is not None:
+        target *= check_probability("failure", failure)
     check_generator(rng)
     problem = prepare(data, lam=lam)
-    check_mechanism(problem.task, mechanism)
+    check_task_of(problem, mechanism)
     epsilon = _search_epsilon(problem, mechanism, target, calibration)
     run = covariance_perturbation if mechanism == "covariance" else output_perturbation
     return run(problem, epsilon=epsilon, calibration=calibration, rng=rng)
-
-
-def check_ridge(data: Dataset | Problem, *, lam: float | None = None) -> RidgeProblem:
-    """Prepare a ridge problem, or refuse data whose labels ask for another one."""
-    problem = prepare(data, lam=lam)
-    check_problem_task(problem, "ridge")
-    assert isinstance(problem, RidgeProblem)
-    return problem

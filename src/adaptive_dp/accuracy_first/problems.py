@@ -12,12 +12,20 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
-from adaptive_dp.accuracy_first.calibration import check_task
+from adaptive_dp.accuracy_first.calibration import MECHANISMS
 from adaptive_dp.datasets.dataset import Dataset
 from adaptive_dp.privacy import Domain
 from adaptive_dp.solvers import logistic_regression, ridge_regression
-from adaptive_dp.validation import FloatArray, check_positive
+from adaptive_dp.validation import FloatArray, check_choice, check_ordinary
+
+
+def _freeze(*arrays: FloatArray) -> FloatArray:
+    """Make arrays read-only, and return the first: an edited statistic would void every later guarantee."""
+    for array in arrays:
+        array.setflags(write=False)
+    return arrays[0]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,6 +41,9 @@ class RidgeProblem:
 
     task = "ridge"
 
+    def __post_init__(self) -> None:
+        _freeze(self.gram, self.moment)
+
     @property
     def columns(self) -> int:
         """Number of features p."""
@@ -46,7 +57,12 @@ class RidgeProblem:
     @cached_property
     def minimiser(self) -> FloatArray:
         """The exact minimiser theta*, shape (p,). Private."""
-        return ridge_regression(self.gram, self.moment, self.rows, self.lam)
+        return _freeze(ridge_regression(self.gram, self.moment, self.rows, self.lam))
+
+    @cached_property
+    def minimiser_norm(self) -> float:
+        """|theta*|. Private."""
+        return float(np.linalg.norm(self.minimiser))
 
     def risk(self, theta: FloatArray) -> float:
         """L(theta)."""
@@ -82,6 +98,9 @@ class LogisticProblem:
 
     task = "logistic"
 
+    def __post_init__(self) -> None:
+        _freeze(self.signed, self.counts)
+
     @property
     def columns(self) -> int:
         """Number of features p."""
@@ -91,13 +110,18 @@ class LogisticProblem:
     def minimiser(self) -> FloatArray:
         """The exact minimiser theta* (gradient below 1e-10), shape (p,). Private."""
         ones = np.ones(self.signed.shape[0])
-        return logistic_regression(self.signed, ones, self.lam, weights=self.counts).theta
+        return _freeze(logistic_regression(self.signed, ones, self.lam, weights=self.counts).theta)
+
+    @cached_property
+    def minimiser_norm(self) -> float:
+        """|theta*|. Private."""
+        return float(np.linalg.norm(self.minimiser))
 
     @cached_property
     def data_hessian(self) -> FloatArray:
         """Hessian of the mean loss at theta*, without the ridge term, shape (p, p)."""
         margin = self.signed @ self.minimiser
-        curvature = self.counts / (np.exp(margin) + 2 + np.exp(-margin))
+        curvature = self.counts * expit(margin) * expit(-margin)
         return np.asarray((self.signed.T * curvature) @ self.signed / self.rows)
 
     @cached_property
@@ -174,7 +198,7 @@ Problem = RidgeProblem | LogisticProblem
 
 
 def _least_excess_on_sphere(problem: Problem, radius: float) -> float:
-    distance = max(0.0, radius - float(np.linalg.norm(problem.minimiser)))
+    distance = max(0.0, radius - problem.minimiser_norm)
     return problem.lam * distance**2 / 2
 
 
@@ -197,7 +221,7 @@ def prepare(data: Dataset | Problem, *, lam: float | None = None) -> Problem:
         return data
     if not isinstance(data, Dataset):
         raise TypeError(f"data must be a Dataset or a prepared problem, got {type(data).__name__}")
-    strength = check_positive("lam", lam)
+    strength = check_ordinary("lam", lam)
     check_unit_domain(data.domain)
     if data.domain.labels == "sign":
         signed, counts = _distinct_rows(data.features * data.labels[:, None])
@@ -233,9 +257,10 @@ def check_unit_domain(domain: Domain) -> None:
         )
 
 
-def check_problem_task(problem: Problem, task: str) -> None:
-    """Refuse a problem of the other kind."""
-    if problem.task != check_task(task):
+def check_task_of(problem: Problem, mechanism: str) -> None:
+    """Refuse a problem that the mechanism does not fit: covariance perturbation is for ridge regression."""
+    if check_choice("mechanism", mechanism, MECHANISMS) == "covariance" and problem.task != "ridge":
         raise ValueError(
-            f"data must pose a {task} problem, got one for {problem.task} (see the domain's labels)"
+            f"data must pose a ridge problem (real labels) for covariance perturbation, got labels of a "
+            f"{problem.task} problem: {problem.domain.describe_labels()}"
         )

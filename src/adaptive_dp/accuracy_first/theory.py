@@ -18,7 +18,13 @@ from adaptive_dp.accuracy_first.calibration import (
     minimiser_radius,
     minimiser_sensitivity,
 )
-from adaptive_dp.validation import check_choice, check_count, check_positive, check_probability
+from adaptive_dp.validation import (
+    check_choice,
+    check_count,
+    check_ordinary,
+    check_positive,
+    check_probability,
+)
 
 
 def expected_excess_risk(
@@ -86,7 +92,7 @@ def invert_theory(
     calibration: str = "sharp",
 ) -> float:
     """The epsilon E at which :func:`expected_excess_risk` equals ``alpha``; rounded up, so that it is kept."""
-    target = check_positive("alpha", alpha)
+    target = check_ordinary("alpha", alpha)
 
     def bound(epsilon: float) -> float:
         return expected_excess_risk(
@@ -112,20 +118,22 @@ def invert_sgd(
 ) -> float:
     """Theory inversion for private stochastic gradient descent, (epsilon, delta); infinity if none exists.
 
-    ``"printed"``: n^2 steps on the strongly convex problem (Bassily, Smith and Thakurta 2014, Theorem 2.4)
-    with the last-iterate rate of Shamir and Zhang 2013 (17 G^2 (1 + log S) / (lam S) after S steps):
-    alpha >= 17 L^2 (1 + 2 log n)(1 + 32 p log(n/delta) log(1/delta)/epsilon^2) / (n lam).
+    ``"printed"``: n^2 steps on the strongly convex problem (Bassily, Smith and Thakurta 2014, Theorem 2.4) with
+    the last-iterate rate of Shamir and Zhang 2013, 17 G^2 (1 + log S) / (lam S) after S steps: on the mean
+    objective alpha = 17 L^2 (1 + 2 log n)(1 + 32 p log(n/delta) log(1/delta)/epsilon^2) / (n^2 lam). The theorem's
+    privacy constants are meant for small epsilon. The authors' released code has n in place of n^2, see
+    :func:`adaptive_dp.accuracy_first.flaws.released_code_sgd`.
 
     ``"sharp"``: S steps of *full-batch* projected gradient descent with Gaussian noise, the weighted average of
     its iterates (error 2 G^2 / (lam (S + 1)), Lacoste-Julien, Schmidt and Bach 2012), zero-concentrated privacy
     rho = S (2 L / n)^2 / (2 sigma^2) and its exact conversion's simple form epsilon = rho + 2 sqrt(rho log(1/delta)),
     best over S. Replace-one neighbours; L is the Lipschitz constant of one record's *regularised* loss.
     """
-    target, strength = check_positive("alpha", alpha), check_positive("lam", lam)
+    target, strength = check_ordinary("alpha", alpha), check_ordinary("lam", lam)
     n, p = check_count("rows", rows), check_count("columns", columns)
     slope, miss = check_positive("lipschitz", lipschitz), check_probability("delta", delta)
     if check_calibration(calibration) == "printed":
-        noiseless = 17 * slope**2 * (1 + 2 * math.log(n)) / (n * strength)
+        noiseless = 17 * slope**2 * (1 + 2 * math.log(n)) / (n**2 * strength)
         if noiseless >= target:
             return math.inf
         return math.sqrt(32 * p * math.log(n / miss) * math.log(1 / miss) / (target / noiseless - 1))
