@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -176,8 +176,8 @@ def spending_frames(frame: pd.DataFrame) -> Frames:
         label="hypotheses tested",
         name="af-spending",
         text=lambda position: f"{int(frame['tests'].iloc[position])}",
-        alt="Privacy loss after {value} tested hypotheses on a log axis: noise reduction pays for testing once and for the "
-        "last hypothesis only, while a search that composes every step pays more for both as it goes on.",
+        alt="Privacy loss after {value} tested hypotheses on a log axis: noise reduction pays for testing once and "
+        "for the last hypothesis only, while a search that composes every step pays more for both as it goes on.",
     )
 
 
@@ -201,8 +201,8 @@ def draw_margins(*, levels: int, failure: float) -> Figure:
     return figure(
         draw,
         name="af-margins",
-        alt="Exact chance that one of the queries is wrongly accepted, falling exponentially in the margin. The exact and "
-        "the sharp constants lie at the allowed chance; the printed constant lies at twice the margin, far below it.",
+        alt="Exact chance that one of the queries is wrongly accepted, falling exponentially in the margin. The "
+        "exact and the sharp constants lie at the allowed chance; the printed constant lies at twice the margin, far below it.",
     )
 
 
@@ -229,8 +229,8 @@ def draw_indefinite() -> Figure:
     return figure(
         draw,
         name="af-indefinite",
-        alt="A downward parabola over the interval from minus one to one: the solution of the normal equations marks its "
-        "top, the exact minimiser in the ball is the right end of the interval.",
+        alt="A downward parabola over the interval from minus one to one: the solution of the normal equations "
+        "marks its top, the exact minimiser in the ball is the right end of the interval.",
     )
 
 
@@ -268,13 +268,13 @@ def draw_growth(*, needed: Sequence[float], sensitivity_over_alpha: float, failu
     return figure(
         draw,
         name="af-growth",
-        alt="Worst-case loss over the loss needed, against the growth factor on log axes. With free tests the curve has its "
-        "minimum, four, at factor two; with tests paid for, the minimum moves to larger factors.",
+        alt="Worst-case loss over the loss needed, against the growth factor on log axes. With free tests the curve "
+        "has its minimum, four, at factor two; with tests paid for, the minimum moves to larger factors.",
     )
 
 
 def draw_boundary(
-    losses: FloatArray, precisions: FloatArray, boundary: BrownianBoundary, *, shown: int = 40
+    losses: FloatArray, precisions: FloatArray, boundary: BrownianBoundary, *, shown: int = 25
 ) -> Figure:
     """Simulated loss paths of Brownian noise reduction under the boundary that holds for all of them at once.
 
@@ -295,81 +295,6 @@ def draw_boundary(
     return figure(
         draw,
         name="af-boundary",
-        alt="Privacy loss of forty simulated runs as the variance falls, with the boundary as the steeper curve above "
+        alt="Privacy loss of simulated runs as the variance falls, with the boundary as the steeper curve above "
         "them: no run shown crosses it anywhere along the way.",
     )
-
-
-LABELS = {
-    "noise reduction": "noise reduction",
-    "doubling": "doubling",
-    "theory": "theory, expected",
-    "theory, likely": "theory, likely",
-    "brownian": "Brownian",
-}
-
-
-def draw_experiment(
-    summaries: Mapping[str, pd.DataFrame],
-    *,
-    y_label: str,
-    name: str,
-    alt: str,
-    log: bool = True,
-    nulls: Mapping[str, float] | None = None,
-    reference: Mapping[str, float] | str | None = None,
-) -> Figure:
-    """One panel a calibration: ``mean`` with its interval against alpha, one line a method.
-
-    Parameters
-    ----------
-    summaries : mapping
-        Title of a panel to the frame of ``experiments.summarise`` with columns ``alpha``, ``method``, ``mean``,
-        ``low`` and ``high``.
-    nulls : mapping, optional
-        Excess risk of theta = 0 by panel: from this alpha on nothing private is needed.
-    reference : "alpha", or mapping, optional
-        Draws y = alpha and y = alpha/2, or a level line by panel.
-    """
-
-    def panel(axes: Axes, theme: Theme, title: str, frame: pd.DataFrame) -> None:
-        if log:
-            axes.set_yscale("log")
-        drawings.tradeoff(axes, theme, frame, x="alpha", by="method", labels=LABELS)
-        if nulls is not None and nulls[title] < frame["alpha"].max():
-            drawings.baseline(axes, theme, nulls[title], "theta = 0", direction="x")
-        if reference == "alpha":
-            alphas = np.sort(frame["alpha"].unique())
-            axes.plot(alphas, alphas, color=theme.muted, linestyle="dashed", label="requested")
-            axes.plot(alphas, alphas / 2, color=theme.muted, linestyle="dotted", label="half of it")
-        elif isinstance(reference, Mapping):
-            drawings.baseline(axes, theme, reference[title], "theoretical maximum")
-        axes.set_title(title)
-        axes.set_xlabel("excess risk requested, alpha")
-        axes.set_ylabel(y_label)
-
-    def draw(axes: Axes | Panels, theme: Theme) -> None:
-        flat = [axes] if isinstance(axes, Axes) else list(np.ravel(axes))
-        for place, (title, frame) in zip(flat, summaries.items(), strict=True):
-            panel(place, theme, title, frame)
-        drawings.legend(flat)
-
-    columns = len(summaries)
-    return figure(draw, name=name, alt=alt, size=(6.4, 4.4), panels=(1, columns), sharey=True)
-
-
-def draw_breakdown(summaries: Mapping[str, pd.DataFrame], *, name: str, alt: str) -> Figure:
-    """Testing and generating apart (Figure 3 of the paper): one panel a method, columns ``test``, ``generate``."""
-
-    def draw(axes: Axes | Panels, theme: Theme) -> None:
-        flat = [axes] if isinstance(axes, Axes) else list(np.ravel(axes))
-        for place, (title, frame) in zip(flat, summaries.items(), strict=True):
-            parts = {"test": "testing", "generate": "generating"}
-            drawings.breakdown(place, theme, frame, x="alpha", parts=parts, kind="lines")
-            place.set_yscale("log")
-            place.set_title(title)
-            place.set_xlabel("excess risk requested, alpha")
-            place.set_ylabel("ex-post privacy loss")
-        drawings.legend(flat)
-
-    return figure(draw, name=name, alt=alt, size=(6.4, 4.2), panels=(1, len(summaries)), sharey=True)
