@@ -251,7 +251,9 @@ def _solve_secular_equation(c: FloatArray, gaps: FloatArray, shift: float) -> tu
     for _ in range(100):
         norm = float(np.linalg.norm(theta))
         direction = theta / norm
-        step = (norm - 1.0) / float(direction @ (direction / (gaps + shift)))
+        # In units of the smallest denominator, whose inverse may overflow when b hardly matters.
+        unit = float((gaps + shift).min())
+        step = (norm - 1.0) * unit / float(direction @ (direction * (unit / (gaps + shift))))
         if step <= 2 * EPS * shift:
             break
         shift += step

@@ -559,3 +559,11 @@ def test_logistic_refuses(rng):
             logistic_regression(X, y, 0.1, weights=bad)
     with pytest.raises(RuntimeError, match="above the tolerance"):
         logistic_regression(X * 1e8, y, 1e-12, tolerance=1e-30)
+
+
+def test_a_vector_near_the_smallest_float_does_not_overflow():
+    """A = -1e8, b = 1e-300: the minimum is on the sphere on b's side, and no warning is raised."""
+    for solve in (minimise_quadratic_in_ball, minimise_quadratic_in_ball_eigen):
+        minimum = solve([[-1e8]], [1e-300], 2.0)
+        assert minimum.theta == pytest.approx([2.0])
+        assert minimum.multiplier == pytest.approx(1e8)

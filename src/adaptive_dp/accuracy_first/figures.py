@@ -202,7 +202,7 @@ def draw_margins(*, levels: int, failure: float) -> Figure:
         draw,
         name="af-margins",
         alt="Exact chance that one of the queries is wrongly accepted, falling exponentially in the margin. The "
-        "exact and the sharp constants lie at the allowed chance; the printed constant lies at twice the margin, far below it.",
+        "exact and the sharp constants lie at the allowed chance; the printed one, at twice the margin, far below it.",
     )
 
 

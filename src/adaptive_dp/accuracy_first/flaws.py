@@ -12,7 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from adaptive_dp.accuracy_first.above_threshold import halting_probability
-from adaptive_dp.accuracy_first.calibration import LOGISTIC_RADIUS_CONSTANT, check_task, minimiser_radius
+from adaptive_dp.accuracy_first.calibration import (
+    LOGISTIC_RADIUS_CONSTANT,
+    check_task,
+    minimiser_radius,
+    risk_query_sensitivity,
+)
 from adaptive_dp.accuracy_first.problems import LogisticProblem, RidgeProblem
 from adaptive_dp.privacy import Domain
 from adaptive_dp.validation import FloatArray, check_choice, check_count, check_positive, check_probability
@@ -135,3 +140,15 @@ def query_motion(task: str, *, rows: int, lam: float, radius: float) -> float:
     """How far the risk query of :func:`risk_query_pair` really moves, times n."""
     theta, one, other = risk_query_pair(task, rows=rows, lam=lam, radius=radius)
     return rows * abs(one.excess_risk(theta) - other.excess_risk(theta))
+
+
+def query_motion_row(task: str, *, calibration: str, lam: float) -> dict[str, str | float]:
+    """One row of the chapter's table: radius M, n times the sensitivity, and n times what a pair reaches.
+
+    n is large enough for the last record not to move theta* visibly: 200,000 for ridge, 40,000 for logistic.
+    """
+    rows = 200_000 if check_task(task) == "ridge" else 40_000
+    radius = minimiser_radius(task, lam=lam, calibration=calibration)
+    bound = rows * risk_query_sensitivity(task, rows=rows, lam=lam, calibration=calibration)
+    reached = query_motion(task, rows=rows, lam=lam, radius=radius)
+    return {"task": task, "constants": calibration, "M": radius, "bound": bound, "reached": reached}
