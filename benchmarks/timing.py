@@ -1,0 +1,127 @@
+"""Ratios of running times within one run: what is left of a time when the machine is taken out of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from adaptive_dp.experiments.versions import today, versions
+
+Task = Callable[[], object]
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How much longer ``against`` takes than ``measured``: one ratio a repetition, and median seconds of a call."""
+
+    name: str
+    measured: str
+    against: str
+    ratios: tuple[float, ...]
+    seconds: float
+    seconds_against: float
+
+    def summary(self) -> dict[str, float]:
+        """Median, least and largest ratio, to three digits."""
+        found = {"ratio": median(self.ratios), "low": min(self.ratios), "high": max(self.ratios)}
+        return {name: float(f"{value:.3g}") for name, value in found.items()}
+
+
+def compare(
+    name: str,
+    measured: tuple[str, Task],
+    against: tuple[str, Task],
+    *,
+    repetitions: int,
+    block: float,
+    against_once: bool = False,
+    clock: Clock = time.process_time,
+) -> Comparison:
+    """Time two tasks in turn, the first one first in every other repetition.
+
+    The clock is the processor time of this process: other work on the machine lengthens it through shared caches
+    alone. ``block`` is the least time in seconds between two looks at the clock; short tasks are repeated.
+    ``against_once`` runs a slow second task a single time, halfway; the spread of the ratios is then that of the
+    first task alone.
+    """
+    label, task = measured
+    label_against, task_against = against
+    calls = _calls(task, block, clock)
+    calls_against = 1 if against_once else _calls(task_against, block, clock)
+    times: list[float] = []
+    times_against: list[float] = []
+    for repetition in range(repetitions):
+        sides = [(times, task, calls)]
+        if not against_once or repetition == repetitions // 2:
+            sides.append((times_against, task_against, calls_against))
+        for kept, each, count in sides if repetition % 2 == 0 else reversed(sides):
+            kept.append(seconds_of(each, count, clock))
+    pairs = zip(times, times_against * (repetitions if against_once else 1), strict=True)
+    ratios = tuple(slow / fast for fast, slow in pairs)
+    return Comparison(name, label, label_against, ratios, median(times), median(times_against))
+
+
+def seconds_of(task: Task, calls: int = 1, clock: Clock = time.process_time) -> float:
+    """Seconds of one call, as the mean of several without a look at the clock in between."""
+    start = clock()
+    for _ in range(calls):
+        task()
+    return (clock() - start) / calls
+
+
+def _calls(task: Task, block: float, clock: Clock) -> int:
+    """How many calls fill a block; the first call fills caches and is not counted."""
+    task()
+    return max(1, math.ceil(block / max(seconds_of(task, 1, clock), 1e-7)))
+
+
+def peak_mebibytes() -> float:
+    """Largest resident memory of this process so far, in MiB; NaN where the system does not say."""
+    if sys.platform == "win32":
+        return math.nan
+    import resource
+
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def show(comparison: Comparison) -> str:
+    """One comparison as three lines of text."""
+    found = comparison.summary()
+    return (
+        f"{comparison.name}\n"
+        f"    {found['ratio']:>8.3g} x  ({found['low']:.3g} to {found['high']:.3g}, "
+        f"{len(comparison.ratios)} repetitions)\n"
+        f"    {comparison.measured}: {1e3 * comparison.seconds:.3g} ms; "
+        f"{comparison.against}: {1e3 * comparison.seconds_against:.3g} ms"
+    )
+
+
+def record(comparisons: Sequence[Comparison], path: Path, parameters: Mapping[str, Any]) -> None:
+    """Write ratios, parameters, versions and date as JSON; seconds are left out, they belong to a machine."""
+    content = {
+        "parameters": dict(parameters),
+        "date": today(),
+        "versions": versions(),
+        "ratios": [
+            {
+                "name": item.name,
+                "measured": item.measured,
+                "against": item.against,
+                **item.summary(),
+                "repetitions": len(item.ratios),
+            }
+            for item in comparisons
+        ],
+    }
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8", newline="\n")
