@@ -29,7 +29,7 @@ def project() -> dict[str, Any]:
 
 def requirements() -> list[Requirement]:
     extras = project()["optional-dependencies"]
-    texts = [*project()["dependencies"], *extras["book"], *extras["test"], *extras["data"]]
+    texts = [*project()["dependencies"], *extras["book"], *extras["test"]]
     return [Requirement(text) for text in texts]
 
 
