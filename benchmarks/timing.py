@@ -93,15 +93,19 @@ def peak_mebibytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
+def three_digits(value: float) -> str:
+    """Three significant digits without an exponent for numbers of everyday size: 1,030 and 0.0742."""
+    return f"{float(f'{value:.3g}'):,g}"
+
+
 def show(comparison: Comparison) -> str:
     """One comparison as three lines of text."""
-    found = comparison.summary()
+    ratio, low, high = (three_digits(value) for value in comparison.summary().values())
+    fast, slow = (three_digits(1e3 * each) for each in (comparison.seconds, comparison.seconds_against))
     return (
         f"{comparison.name}\n"
-        f"    {found['ratio']:>8.3g} x  ({found['low']:.3g} to {found['high']:.3g}, "
-        f"{len(comparison.ratios)} repetitions)\n"
-        f"    {comparison.measured}: {1e3 * comparison.seconds:.3g} ms; "
-        f"{comparison.against}: {1e3 * comparison.seconds_against:.3g} ms"
+        f"    {ratio:>8} x  ({low} to {high}, {len(comparison.ratios)} repetitions)\n"
+        f"    {comparison.measured}: {fast} ms; {comparison.against}: {slow} ms"
     )
 
 

@@ -21,7 +21,7 @@ from adaptive_dp.accuracy_first.mechanisms import laplace_statistic, search_path
 from adaptive_dp.datasets import Dataset
 from adaptive_dp.privacy import Domain
 from benchmarks import accuracy_first as bench
-from benchmarks.timing import Comparison, compare, record, show
+from benchmarks.timing import Comparison, compare, record, show, three_digits
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTING = bench.Setting(rows=600, levels=30, sample=3, lam=0.05, alpha=0.1)
@@ -249,7 +249,7 @@ def test_summary_has_three_digits():
     assert found.summary() == {"ratio": 12.3, "low": 1.23, "high": 123.0}
     text = show(found)
     assert "12.3 x  (1.23 to 123, 3 repetitions)" in text
-    assert "a: 500 ms; b: 6e+03 ms" in text
+    assert "a: 500 ms; b: 6,000 ms" in text
 
 
 def test_record_refuses_a_ratio_that_is_no_number(tmp_path):
@@ -285,6 +285,6 @@ def test_the_script_runs(tmp_path):
     assert len(stored["ratios"]) == 13
     for each in stored["ratios"]:
         assert 0 < each["low"] <= each["ratio"] <= each["high"] < math.inf
-        assert f"{each['ratio']:.3g} x" in done.stdout
+        assert f"{three_digits(each['ratio'])} x" in done.stdout
         assert each["name"] in done.stdout
     assert "nan" not in done.stdout
