@@ -169,7 +169,7 @@ def noise_reduction(
     current = array.ravel() + rng.laplace(scale=delta / levels[finest], size=array.size)
     moves = _draw_moves(current, levels, delta, rng)
     level, coordinate, before = (np.concatenate(part) for part in zip(*moves, strict=True))
-    order = np.argsort(level, kind="stable")
+    order = np.argsort(level)  # ties are moves of different coordinates: their order does not matter
     return NoisePath(
         coarse=current,
         level=level[order],
