@@ -149,7 +149,8 @@ class Guarantee:
     epsilon : float
         Nonnegative; infinity says honestly that nothing is promised.
     delta : float
-        Probability, over the mechanism's coins, that the bound fails; 0 for a pure guarantee.
+        0 for a pure guarantee. Otherwise, for each pair of neighbours fixed before the run, the probability over the
+        mechanism's coins that the bound fails; an ex-ante guarantee is the usual (epsilon, delta).
     neighbours : Neighbours
         The relation that the guarantee quantifies over.
     domain : Domain or None

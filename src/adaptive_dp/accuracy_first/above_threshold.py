@@ -191,15 +191,14 @@ def worst_halting_loss(
 ) -> float:
     """Largest exact privacy loss of the test over a grid of adversarial query values, sensitivity 1.
 
-    m equal queries fail before the last one is accepted; on the neighbour all of them move by one, the last in
-    the same direction (``two_sided=False``) or in the other. The supremum is approached far from the threshold
-    and with many queries, where the grid has its ends.
+    m equal queries fail before the last one is accepted; on the neighbour all of them move up by one, and the last
+    one up or not at all (``two_sided=False``), or down. The supremum is approached far from the threshold and with
+    many queries, where the grid has its ends.
     """
-    last_move = -1.0 if two_sided else 1.0
+    last_moves = (-1.0,) if two_sided else (0.0, 1.0)
     worst = 0.0
-    for many, before, last in itertools.product(
-        (0, 1, 10, 1000), (-16.0, -8.0, -4.0, 0.0, 4.0), (-30.0, -6.0, 6.0)
-    ):
+    grid = itertools.product((0, 1, 10, 1000), (-16.0, -8.0, -4.0, 0.0, 4.0), (-30.0, -6.0, 6.0), last_moves)
+    for many, before, last, last_move in grid:
         chances = [
             halting_probability(
                 [before + move] * many + [last + move * last_move],

@@ -55,9 +55,9 @@ SOURCE = "Whitehouse, Ramdas, Rogers and Wu 2022"
 
 @dataclass(frozen=True)
 class BrownianBoundary:
-    """A bound on the loss of Brownian noise reduction, valid at all variances at once.
+    """A bound on the loss of Brownian noise reduction, valid at all variances at once, for each fixed pair.
 
-    One-sided normal mixture: mixing exp(t W - t^2 s/2) over a half-normal t of variance 1/rho gives the
+    One-sided normal mixture: mixing exp(t W - t^2 s/2) over t = |N|, N normal of variance 1/rho, gives the
     nonnegative martingale 2 sqrt(rho/(s + rho)) exp(x^2/2) Phi(x), x = W/sqrt(s + rho), which starts at 1; by
     Ville's inequality it stays below 1/delta for all s with probability at least 1 - delta.
 
@@ -231,7 +231,9 @@ def brownian_nr(
     Returns
     -------
     Release
-        Ex-post guarantee epsilon_0 + psi(variance) with the stated delta; replace-one neighbours.
+        Ex-post guarantee epsilon_0 + psi(variance); replace-one neighbours. For each pair of neighbours that is
+        fixed before the run, the loss of the whole transcript (every noisy statistic that was tested, and when the
+        search stopped) exceeds it with probability at most delta. The hypothesis is computed from the transcript.
     """
     check_calibration(calibration)
     target, gamma = check_ordinary("alpha", alpha), check_probability("failure", failure)

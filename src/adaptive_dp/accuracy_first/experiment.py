@@ -24,7 +24,8 @@ from adaptive_dp.validation import check_choice
 
 METHODS = ("noise reduction", "doubling", "theory", "theory, likely", "brownian")
 
-#: delta of the Brownian runs and the loss at which their boundary is tightest; public choices.
+#: delta of the Brownian runs and the loss at which their boundary is tightest: public choices, made with hindsight
+#: (they are near the losses that came out).
 BROWNIAN_DELTA = 1e-6
 BROWNIAN_TUNED_EPSILON = {"ridge": 0.3, "logistic": 0.05}
 

@@ -107,7 +107,7 @@ def covariance_statistic(
     multiplier: float | None = None
 
     def solve(vector: FloatArray) -> FloatArray:
-        nonlocal multiplier  # a warm start for the next solve; it changes speed only, not the result
+        nonlocal multiplier  # a warm start for the next solve: faster, and the same result up to rounding
         noisy_gram, noisy_moment = coding.decode(vector)
         minimum = minimise_quadratic_in_ball(
             noisy_gram / problem.rows + ridge, noisy_moment / problem.rows, radius, multiplier=multiplier
