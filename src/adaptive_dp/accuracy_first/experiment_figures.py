@@ -39,9 +39,9 @@ def _panels(
     def draw(axes: Any, theme: Theme) -> None:
         flat: list[Axes] = list(np.ravel(axes))
         for place, (title, frame) in zip(flat, frames.items(), strict=True):
-            if log:
-                place.set_yscale("log")
             panel(place, theme, frame, title)
+            if log:
+                drawings.log_axis(place, "y")
             place.set_title(title)
             place.set_xlabel(ALPHA_LABEL)
             place.set_ylabel(y_label)

@@ -58,8 +58,10 @@ def draw_attack(frame: pd.DataFrame) -> Figure:
     """Attacker's error against the level reached, from :func:`attacker_error`."""
 
     def draw(axes: Axes, theme: Theme) -> None:
-        axes.loglog(frame["epsilon"], frame["fresh"], label="fresh noise each time", **theme.curve(1))
-        axes.loglog(frame["epsilon"], frame["correlated"], label="correlated noise", **theme.curve(0))
+        axes.plot(frame["epsilon"], frame["fresh"], label="fresh noise each time", **theme.curve(1))
+        axes.plot(frame["epsilon"], frame["correlated"], label="correlated noise", **theme.curve(0))
+        drawings.log_axis(axes, "x")
+        drawings.log_axis(axes, "y")
         axes.set_xlabel("privacy level of the last release, epsilon")
         axes.set_ylabel("attacker's error (std. dev.)")
         drawings.legend(axes)
@@ -163,7 +165,7 @@ def spending_frames(frame: pd.DataFrame) -> Frames:
             axes.bar(places, heights, width=0.34, label=label, **theme.bar(part))
             for place, height in zip(places, heights, strict=True):
                 axes.annotate(f"{height:.2g}", (place, height), ha="center", va="bottom", fontsize=10)
-        axes.set_yscale("log")
+        drawings.log_axis(axes, "y")
         axes.set_ylim(1e-5, top)
         axes.set_xticks([0, 1], ["noise reduction", "every step composed"])
         axes.set_xlabel("search")
@@ -188,12 +190,13 @@ def draw_margins(*, levels: int, failure: float) -> Figure:
     chance = [false_acceptance_probability(float(m), **common) for m in margins]  # type: ignore[arg-type]
 
     def draw(axes: Axes, theme: Theme) -> None:
-        axes.semilogy(margins, chance, color=theme.text, label="exact, worst case")
+        axes.plot(margins, chance, color=theme.text, label="exact, worst case")
         for index, kind in enumerate(("exact", "sharp", "printed")):
             at = accuracy_margin(failure=failure, calibration=kind, **common)  # type: ignore[arg-type]
             height = false_acceptance_probability(at, **common)  # type: ignore[arg-type]
-            axes.semilogy([at], [height], label=f"{kind} constant", **{**theme.line(index), "linestyle": ""})
+            axes.plot([at], [height], label=f"{kind} constant", **{**theme.line(index), "linestyle": ""})
         drawings.baseline(axes, theme, failure, "allowed")
+        drawings.log_axis(axes, "y")
         axes.set_xlabel("margin below the threshold, in Delta / epsilon")
         axes.set_ylabel("chance of a bad acceptance")
         drawings.legend(axes)
@@ -257,10 +260,12 @@ def draw_growth(*, needed: Sequence[float], sensitivity_over_alpha: float, failu
             factors, [worst_case_growth(float(f)) for f in factors], label="tests free", **theme.curve(0)
         )
         for index, target in enumerate(needed, start=1):
-            axes.loglog(
+            axes.plot(
                 factors, relative_loss(target), label=f"tests paid, needed {target:g}", **theme.curve(index)
             )
         drawings.baseline(axes, theme, 2.0, "doubling", direction="x")
+        drawings.log_axis(axes, "x")
+        drawings.log_axis(axes, "y")
         axes.set_xlabel("growth factor of epsilon")
         axes.set_ylabel("worst-case loss / loss needed")
         drawings.legend(axes)
@@ -287,7 +292,7 @@ def draw_boundary(
             axes.plot(bound, row, color=theme.colour(0), alpha=0.35, linewidth=0.8)
         axes.plot([], [], color=theme.colour(0), label="loss of one run")
         axes.plot(bound, bound, color=theme.colour(1), label="boundary psi")
-        axes.set_xscale("log")
+        drawings.log_axis(axes, "x")
         axes.set_xlabel("boundary psi at this variance")
         axes.set_ylabel("privacy loss")
         drawings.legend(axes)

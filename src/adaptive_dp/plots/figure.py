@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 
-from adaptive_dp.plots.theme import THEMES, Theme
+from adaptive_dp.plots.theme import DARK, LIGHT, Theme
 from adaptive_dp.validation import check_count, check_positive
 
 Draw = Callable[[Any, Theme], None]
@@ -25,6 +25,14 @@ Draw = Callable[[Any, Theme], None]
 SHORTEST_ALT = 40
 # A class of the site's theme that keeps it from dimming the picture a second time.
 _KEEP_COLOURS = "dark-light"
+
+
+def _colours(theme: Theme) -> tuple[str, ...]:
+    return (theme.background, theme.text, theme.muted, theme.grid, *theme.colours)
+
+
+_DARK_OF = dict(zip(_colours(LIGHT), _colours(DARK), strict=True))
+_LIGHT_COLOUR = re.compile("|".join(map(re.escape, _DARK_OF)))
 
 SITE_CSS = """\
 html[data-theme="dark"] img.figure-light { display: none; }
@@ -116,8 +124,33 @@ def figure(
     """
     check_name(name)
     check_alt(alt)
-    light, dark = (render(draw, theme, name, size, panels, sharex, sharey) for theme in THEMES)
+    light, dark = render_both(draw, name, size, panels, sharex, sharey)
     return Figure(name=name, alt=alt, svg_light=light, svg_dark=dark)
+
+
+def render_both(
+    draw: Draw,
+    name: str,
+    size: tuple[float, float],
+    panels: tuple[int, int] = (1, 1),
+    sharex: bool = False,
+    sharey: bool = False,
+) -> tuple[str, str]:
+    """The SVG documents for light and for dark pages; arguments as in `figure`.
+
+    A drawing takes all its colours from the theme, so the dark document is the light one in other colours: laying
+    out a figure costs most of the time and is done once. Pixels inside a document cannot be recoloured; such a
+    drawing is rendered twice.
+    """
+    light = render(draw, LIGHT, name, size, panels, sharex, sharey)
+    if "<image" in light:
+        return light, render(draw, DARK, name, size, panels, sharex, sharey)
+    return light, recolour(light)
+
+
+def recolour(svg: str) -> str:
+    """An SVG document drawn with the light theme, in the colours of the dark one."""
+    return _LIGHT_COLOUR.sub(lambda match: _DARK_OF[match.group()], svg)
 
 
 def render(

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from adaptive_dp.plots.figure import Draw, check_alt, check_name, picture, render
+from adaptive_dp.plots.figure import Draw, check_alt, check_name, picture, render_both
 from adaptive_dp.plots.numbers import format_number
-from adaptive_dp.plots.theme import DARK, LIGHT, Theme
+from adaptive_dp.plots.theme import Theme
 
 Value = TypeVar("Value")
 
@@ -161,8 +161,5 @@ def frames(
         return lambda axes, theme: draw_frame(axes, theme, value)
 
     # The salt is the same in all frames: each picture is a document of its own.
-    pictures = tuple(
-        (render(draw_at(value), LIGHT, name, size), render(draw_at(value), DARK, name, size))
-        for value in values
-    )
+    pictures = tuple(render_both(draw_at(value), name, size) for value in values)
     return Frames(name=name, label=label, texts=texts, alts=alts, pictures=pictures)
