@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from adaptive_dp.accuracy_first.above_threshold import CALIBRATIONS
 from adaptive_dp.accuracy_first.brownian import brownian_nr
-from adaptive_dp.accuracy_first.calibration import risk_query_sensitivity
+from adaptive_dp.accuracy_first.calibration import above_threshold_epsilon, risk_query_sensitivity
 from adaptive_dp.accuracy_first.flaws import released_code_epsilon
 from adaptive_dp.accuracy_first.mechanisms import Hypothesis, cov_nr, doubling, output_nr, theory_inversion
 from adaptive_dp.accuracy_first.problems import Problem, RidgeProblem
-from adaptive_dp.experiments import product, proportion_interval, summarise, sweep
+from adaptive_dp.experiments import product, profile_settings, proportion_interval, summarise, sweep
 from adaptive_dp.validation import check_choice
 
 METHODS = ("noise reduction", "doubling", "theory", "theory, likely", "brownian")
@@ -90,6 +91,22 @@ def run_trial(
 def paper_alphas() -> list[float]:
     """The grid of Figures 1 to 4: 0.005, 0.010, ..., 0.200."""
     return [round(0.005 * step, 3) for step in range(1, 41)]
+
+
+def chapter_settings(profile: str) -> dict[str, Any]:
+    """Sizes of the chapter's live parts at a profile: ``"quick"``, ``"book"`` or ``"paper"``."""
+    return profile_settings(
+        profile,
+        quick={"alphas": [0.05, 0.1], "trials": 2, "draws": 4_000, "frames": 3, "jobs": 1},
+        book={
+            "alphas": [0.01, 0.025, 0.05, 0.1, 0.2],
+            "trials": 8,
+            "draws": 40_000,
+            "frames": 12,
+            "jobs": -1,
+        },
+        paper={"alphas": paper_alphas(), "trials": 40, "draws": 400_000, "frames": 12, "jobs": -1},
+    )
 
 
 def warm(problem: Problem) -> Problem:
@@ -233,3 +250,26 @@ def never_refuted(summary: pd.DataFrame, failure: float) -> bool:
         proportion_interval(int(bad), int(total))[0] <= failure
         for bad, total in zip(searches["worse"], searches["trials"], strict=True)
     )
+
+
+def factors_of_the_test(
+    *,
+    alphas: Sequence[float],
+    rows: int = 100_000,
+    lam: float = 0.005,
+    failure: float = 0.1,
+    levels: int = 1_000,
+) -> tuple[list[float], list[float]]:
+    """Risk factors of the ridge test alone: of the printed algorithm, and of the released code with its own Delta."""
+    delta = risk_query_sensitivity("ridge", rows=rows, lam=lam, calibration="printed")
+    printed = [
+        above_threshold_epsilon(
+            sensitivity=delta, alpha=alpha, calibration="printed", failure=failure, levels=levels
+        )
+        for alpha in alphas
+    ]
+    released = [
+        released_code_epsilon(sensitivity=delta / 2, alpha=alpha, failure=failure, levels=levels)
+        for alpha in alphas
+    ]
+    return [float(np.exp(value)) for value in printed], [float(np.exp(value)) for value in released]

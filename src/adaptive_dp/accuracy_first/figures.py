@@ -86,10 +86,10 @@ def draw_ask_until_yes(epsilon: float, *, most: int = 12) -> Figure:
         left.set_xlabel("number of questions k")
         left.set_ylabel("probability")
         exact = ask_until_yes_loss(questions, epsilon=epsilon)
-        right.plot(questions, questions * epsilon, label="composition, k epsilon", **theme.line(2))
-        right.plot(questions, exact, label="exact, |k - 2| epsilon", **theme.line(3))
+        right.plot(questions, questions * epsilon, label="composition", **theme.line(2))
+        right.plot(questions, exact, label="exact loss", **theme.line(3))
         right.set_xlabel("number of questions k")
-        right.set_ylabel("ex-post privacy loss")
+        right.set_ylabel("ex-post loss")
         drawings.legend([left, right])
 
     return figure(
@@ -190,22 +190,22 @@ def draw_margins(*, levels: int, failure: float) -> Figure:
     chance = [false_acceptance_probability(float(m), **common) for m in margins]  # type: ignore[arg-type]
 
     def draw(axes: Axes, theme: Theme) -> None:
-        axes.plot(margins, chance, color=theme.text, label="exact, worst case")
-        for index, kind in enumerate(("exact", "sharp", "printed")):
+        axes.plot(margins, chance, color=theme.text, label="exact chance")
+        for index, kind in enumerate(("sharp", "printed")):
             at = accuracy_margin(failure=failure, calibration=kind, **common)  # type: ignore[arg-type]
             height = false_acceptance_probability(at, **common)  # type: ignore[arg-type]
-            axes.plot([at], [height], label=f"{kind} constant", **{**theme.line(index), "linestyle": ""})
+            axes.plot([at], [height], label=f"{kind} margin", **{**theme.line(index), "linestyle": ""})
         drawings.baseline(axes, theme, failure, "allowed")
         drawings.log_axis(axes, "y")
         axes.set_xlabel("margin below the threshold, in Delta / epsilon")
-        axes.set_ylabel("chance of a bad acceptance")
+        axes.set_ylabel("chance of failing")
         drawings.legend(axes)
 
     return figure(
         draw,
         name="af-margins",
         alt="Exact chance that one of the queries is wrongly accepted, falling exponentially in the margin. The "
-        "exact and the sharp constants lie at the allowed chance; the printed one, at twice the margin, far below it.",
+        "sharp margin lies at the allowed chance; the printed one, more than twice as wide, far below it.",
     )
 
 
@@ -219,9 +219,7 @@ def draw_indefinite() -> Figure:
 
     def draw(axes: Axes, theme: Theme) -> None:
         axes.plot(theta, risk(theta), color=theme.text, label="noisy objective")
-        for index, (at, label) in enumerate(
-            ((-0.5, "normal equations"), (1.0, "exact minimiser in the ball"))
-        ):
+        for index, (at, label) in enumerate(((-0.5, "normal equations"), (1.0, "exact minimiser"))):
             axes.plot(
                 [at], [risk(at)], label=label, **{**theme.line(index), "linestyle": "", "markersize": 9}
             )
@@ -256,7 +254,7 @@ def draw_growth(*, needed: Sequence[float], sensitivity_over_alpha: float, failu
         ]
 
     def draw(axes: Axes, theme: Theme) -> None:
-        axes.loglog(
+        axes.plot(
             factors, [worst_case_growth(float(f)) for f in factors], label="tests free", **theme.curve(0)
         )
         for index, target in enumerate(needed, start=1):

@@ -167,3 +167,25 @@ def invert_sgd(
     # where sigma^2 = S (2L/n)^2/(2 rho) makes the noise term 4 p L^2/(lam n^2 rho): no need to pick S.
     rho = 4 * p * slope**2 / (strength * n**2 * target)
     return rho + 2 * math.sqrt(rho * math.log(1 / miss))
+
+
+#: Task, mechanism and number of features of the three theory curves of Figure 1.
+PAPER_CASES = (("ridge", "covariance", 77), ("ridge", "output", 77), ("logistic", "output", 38))
+
+
+def inversion_table(*, alpha: float, lam: float, rows: int = 100_000) -> list[dict[str, str | float]]:
+    """Epsilon promised by each theorem at the sizes of the paper, printed and sharp: one row a theory curve."""
+    table: list[dict[str, str | float]] = []
+    for task, mechanism, columns in PAPER_CASES:
+        row: dict[str, str | float] = {"task": task, "mechanism": mechanism, "d": columns}
+        for kind in ("printed", "sharp"):
+            row[kind] = invert_theory(
+                task, mechanism, alpha=alpha, rows=rows, columns=columns, lam=lam, calibration=kind
+            )
+        table.append(row)
+    return table
+
+
+def squared_loss_slope(lam: float) -> float:
+    """Lipschitz constant of one record's regularised squared loss on the sharp ball: 1 + M0 + lam M0."""
+    return 1 + (1 + lam) * minimiser_radius("ridge", lam=lam)

@@ -318,8 +318,17 @@ def legend(axes: Axes | Sequence[Axes] | np.ndarray[Any, Any]) -> None:
         list(entries.values()),
         list(entries),
         loc="outside lower center",
-        ncols=min(len(entries), _LEGEND_COLUMNS),
+        ncols=_columns(list(entries), canvas.get_figwidth()),
     )
+
+
+def _columns(labels: Sequence[str], width: float) -> int:
+    """How many legend columns fit a figure ``width`` inches wide, at most three.
+
+    Type of 12 points is about 0.6 points wide a letter; a handle with its spaces takes three quarters of an inch.
+    """
+    widest = 0.75 + max(map(len, labels)) * 12 * 0.6 / 72
+    return max(1, min(len(labels), _LEGEND_COLUMNS, int(width / widest)))
 
 
 def direct_labels(axes: Axes, *, gap: float = 1.25) -> None:
