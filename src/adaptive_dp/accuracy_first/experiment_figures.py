@@ -44,7 +44,8 @@ def _panels(
                 drawings.log_axis(place, "y")
             place.set_title(title)
             place.set_xlabel(ALPHA_LABEL)
-            place.set_ylabel(y_label)
+            if place is flat[0]:  # the panels share the axis
+                place.set_ylabel(y_label)
         drawings.legend(flat)
 
     return figure(draw, name=name, alt=alt, size=(6.4, 4.2), panels=(1, len(frames)), sharey=True)

@@ -265,7 +265,7 @@ def draw_growth(*, needed: Sequence[float], sensitivity_over_alpha: float, failu
         drawings.log_axis(axes, "x")
         drawings.log_axis(axes, "y")
         axes.set_xlabel("growth factor of epsilon")
-        axes.set_ylabel("worst-case loss / loss needed")
+        axes.set_ylabel("loss / loss needed")
         drawings.legend(axes)
 
     return figure(
