@@ -201,6 +201,9 @@ def _source_hash(run_one: RunOne) -> str:
         bound.append(joblib.hash((function.args, function.keywords)))
         function = function.func
     try:
+        # Python 3.13 answers for code made by exec with the text of another "<string>": python -c, for instance.
+        if getattr(getattr(function, "__code__", None), "co_filename", "") in ("<string>", "<stdin>"):
+            raise OSError("made by exec")
         text = inspect.getsource(function)
     except (OSError, TypeError) as error:
         raise ValueError(f"recipe must be given: the source of {function!r} cannot be read") from error
