@@ -97,6 +97,8 @@ def prepare(path: Path, profile: str) -> NotebookNode:
     notebook = read(path)
     if profile == "book":
         return notebook
+    for cell in notebook.cells:  # papermill looks for tags in every cell
+        cell.metadata.setdefault("tags", [])
     injected: NotebookNode = parameterize_notebook(notebook, {"profile": profile})
     return injected
 

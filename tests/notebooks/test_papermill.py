@@ -12,7 +12,7 @@ import nbformat
 import papermill
 import pytest
 
-from tools.execute import stderr_of
+from tools.execute import prepare, stderr_of
 from tools.notebooks import find_notebooks
 from tools.paths import ROOT, relative
 
@@ -69,3 +69,14 @@ def test_documented_command_runs(line: str, tmp_path: Path) -> None:
 
 def test_the_readme_documents_a_command() -> None:
     assert documented_commands()
+
+
+@each_notebook
+def test_other_profiles_can_be_prepared(path: Path) -> None:
+    """`tools.execute --profile quick` injects the profile behind the parameters and changes no other cell."""
+    prepared = prepare(path, "quick")
+    stored = prepare(path, "book")
+    injected = [cell for cell in prepared.cells if "injected-parameters" in cell.metadata.get("tags", [])]
+    assert [cell.source.splitlines()[-1] for cell in injected] == ['profile = "quick"']
+    rest = [cell.source for cell in prepared.cells if cell not in injected]
+    assert rest == [cell.source for cell in stored.cells]
