@@ -21,6 +21,7 @@ from typing import NoReturn, TypeAlias
 import nbclient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
+from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 from tqdm import tqdm
 
@@ -94,12 +95,10 @@ def run(notebook: NotebookNode, folder: Path, timeout: int | None, bar: Progress
 
 def prepare(path: Path, profile: str) -> NotebookNode:
     """Read a notebook, with another profile injected if one is asked for."""
-    notebook = read(path)
     if profile == "book":
-        return notebook
-    for cell in notebook.cells:  # papermill looks for tags in every cell
-        cell.metadata.setdefault("tags", [])
-    injected: NotebookNode = parameterize_notebook(notebook, {"profile": profile})
+        return read(path)
+    # Loaded by papermill, whose injection counts on the metadata that its loader adds.
+    injected: NotebookNode = parameterize_notebook(load_notebook_node(str(path)), {"profile": profile})
     return injected
 
 
