@@ -24,7 +24,7 @@ html: setup ## build the HTML from the stored outputs, executing nothing
 	@$(PY) -m tools.pages
 	@$(PY) -m tools.build_html
 
-paper: setup ## run the experiments at the sizes of the papers (hours; resumable)
+paper: setup ## run the experiments at the sizes of the papers (half an hour a chapter; resumable)
 	@$(PY) tools/paper.py
 
 serve: html ## build the HTML and serve it at http://localhost:8000
