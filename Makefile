@@ -12,9 +12,9 @@ help: ## show this list
 setup: ## create .venv from requirements.lock (the other targets do it when needed)
 	@test -n "$(PYTHON)" && $(PYTHON) -m tools.setup
 
-book: setup ## execute the notebooks that changed and build the HTML
+book: setup ## execute the notebooks (in a fresh clone all, then those that changed) and build the HTML
 	@$(PY) -m tools.pages
-	@$(PY) -m tools.execute
+	@$(PY) -m tools.execute --here
 	@$(PY) -m tools.build_html
 
 test: setup ## run everything that continuous integration runs

@@ -13,10 +13,11 @@ usage: python -m tools.execute [--force | --check] [--profile NAME] [NOTEBOOK ..
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias, cast
 
 import nbclient
 from nbclient.exceptions import CellExecutionError
@@ -40,6 +41,7 @@ from tools.notebooks import (
 )
 from tools.paths import BUILD, ROOT, relative
 
+HERE = BUILD / "executed-here.json"
 PROFILES = ("quick", "book", "paper")
 CELL_TIMEOUT = {"quick": 120, "book": 300, "paper": None}
 
@@ -132,13 +134,30 @@ def check_figures(paths: list[Path]) -> list[str]:
     return failed
 
 
+Record: TypeAlias = dict[str, dict[str, str]]
+
+
+def read_here() -> Record:
+    """Return the executions that this clone has done itself; empty in a fresh one."""
+    return cast(Record, json.loads(HERE.read_text(encoding="utf-8"))) if HERE.exists() else {}
+
+
+def remember(path: Path, record: Record) -> None:
+    """Note that this clone has executed a notebook as it is recorded."""
+    HERE.parent.mkdir(parents=True, exist_ok=True)
+    here = read_here() | {relative(path): record[relative(path)]}
+    HERE.write_text(json.dumps(here, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
 def stale(
-    paths: list[Path], record: dict[str, dict[str, str]], common: dict[str, str], force: bool
+    paths: list[Path], record: Record, common: dict[str, str], force: bool, here: bool = False
 ) -> list[Path]:
-    """Select the notebooks to execute, and say why."""
-    chosen = []
+    """Select the notebooks to execute, and say why; with ``here`` also what this clone has not executed yet."""
+    chosen, done = [], read_here()
     for path in paths:
         why = ["--force"] if force else changes(path, record, common)
+        if not why and here and done.get(relative(path)) != record[relative(path)]:
+            why = ["for the first time in this clone"]
         if why:
             print(f"{relative(path)}: to execute ({', '.join(why)})", file=sys.stderr)
             chosen.append(path)
@@ -147,10 +166,10 @@ def stale(
     return chosen
 
 
-def execute_all(paths: list[Path], profile: str, force: bool) -> list[str]:
+def execute_all(paths: list[Path], profile: str, force: bool, here: bool = False) -> list[str]:
     """Execute what is not current; return the names of the notebooks that failed."""
     record, common, failed = read_record(), surroundings(), []
-    todo = stale(paths, record, common, force or profile != "book")
+    todo = stale(paths, record, common, force or profile != "book", here)
     total = sum(1 for path in todo for _ in code_cells(read(path)))
     with tqdm(total=total, unit="cell", disable=not todo, file=sys.stderr) as bar:
         for path in todo:
@@ -163,6 +182,7 @@ def execute_all(paths: list[Path], profile: str, force: bool) -> list[str]:
             if profile == "book":
                 record[relative(path)] = entry(notebook, common)
                 write_record(record)
+                remember(path, record)
     return failed
 
 
@@ -174,13 +194,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("notebooks", nargs="*", type=Path, help="only these (default: all under book/)")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--force", action="store_true", help="execute also what is current")
+    how.add_argument("--here", action="store_true", help="execute also what this clone has not executed yet")
     how.add_argument("--check", action="store_true", help="compare figures with a fresh run, write nothing")
     parser.add_argument("--profile", choices=PROFILES, default="book", help="default: book")
     options = parser.parse_args(arguments)
     use_kernel_environment()
     start = time.perf_counter()
     paths = [path if path.is_absolute() else ROOT / path for path in options.notebooks] or find_notebooks()
-    failed = check_figures(paths) if options.check else execute_all(paths, options.profile, options.force)
+    if options.check:
+        failed = check_figures(paths)
+    else:
+        failed = execute_all(paths, options.profile, options.force, options.here)
     if failed:
         print(f"Failed: {', '.join(failed)}", file=sys.stderr)
         return 1

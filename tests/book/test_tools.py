@@ -11,6 +11,7 @@ from matplotlib.image import imsave
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from tools import execute
 from tools.execute import NotebookError, run
 from tools.figures import difference, png_difference, svg_difference
 from tools.notebooks import (
@@ -22,6 +23,7 @@ from tools.notebooks import (
     output_digest,
     read,
     source_digest,
+    surroundings,
     write,
 )
 from tools.paths import ROOT
@@ -172,3 +174,17 @@ def test_docstrings_keep_code_and_lose_accidental_markup() -> None:
 
 def test_top_folder_is_the_repository() -> None:
     assert (ROOT / "pyproject.toml").is_file()
+
+
+def test_a_fresh_clone_executes_what_is_current_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make book` shows a newcomer the execution; the second call finds it done."""
+    monkeypatch.setattr(execute, "HERE", tmp_path / "executed-here.json")
+    path = find_notebooks()[0]
+    common = surroundings()
+    record = {relative(path): entry(read(path), common)}
+    assert execute.stale([path], record, common, force=False) == []
+    assert execute.stale([path], record, common, force=False, here=True) == [path]
+    execute.remember(path, record)
+    assert execute.stale([path], record, common, force=False, here=True) == []
+    changed = {relative(path): record[relative(path)] | {"text": "another"}}
+    assert execute.stale([path], changed, common, force=False, here=True) == [path]
