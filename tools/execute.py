@@ -202,13 +202,16 @@ def main(arguments: list[str] | None = None) -> int:
     start = time.perf_counter()
     paths = [path if path.is_absolute() else ROOT / path for path in options.notebooks] or find_notebooks()
     if options.check:
-        failed = check_figures(paths)
-    else:
-        failed = execute_all(paths, options.profile, options.force, options.here)
+        return report(check_figures(paths), len(paths), start)
+    return report(execute_all(paths, options.profile, options.force, options.here), len(paths), start)
+
+
+def report(failed: list[str], total: int, start: float) -> int:
+    """Print the closing line; the exit status is 1 if a notebook failed."""
     if failed:
         print(f"Failed: {', '.join(failed)}", file=sys.stderr)
         return 1
-    print(f"{len(paths)} notebook(s) current after {time.perf_counter() - start:.0f} s.", file=sys.stderr)
+    print(f"{total} notebook(s) current after {time.perf_counter() - start:.0f} s.", file=sys.stderr)
     return 0
 
 

@@ -26,7 +26,7 @@ from tools.notebooks import (
     surroundings,
     write,
 )
-from tools.paths import ROOT
+from tools.paths import ROOT, relative
 from tools.sphinx_docstrings import protect
 
 
