@@ -8,6 +8,7 @@ teaching plots that must not be published.
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -17,7 +18,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from adaptive_dp.validation import FloatArray, as_finite_array, check_choice, check_positive
+from adaptive_dp.validation import FloatArray, as_finite_array, check_choice, check_ordinary
 
 Value = TypeVar("Value")
 
@@ -70,10 +71,15 @@ class Domain:
     label_bound: float = 1.0
 
     def __post_init__(self) -> None:
-        check_choice("norm", self.norm, NORMS)
-        check_choice("labels", self.labels, LABELS)
-        check_positive("feature_bound", self.feature_bound)
-        check_positive("label_bound", self.label_bound)
+        # What is kept is the checked value: a bound left in 8-bit integers would overflow when it is squared.
+        object.__setattr__(self, "norm", check_choice("norm", self.norm, NORMS))
+        object.__setattr__(self, "labels", check_choice("labels", self.labels, LABELS))
+        object.__setattr__(self, "feature_bound", check_ordinary("feature_bound", self.feature_bound))
+        object.__setattr__(self, "label_bound", check_ordinary("label_bound", self.label_bound))
+        if self.labels == "class" and (
+            self.label_bound < 2 or self.label_bound != math.floor(self.label_bound)
+        ):
+            raise ValueError(f"label_bound must be a number of classes, 2 or more, got {self.label_bound!r}")
         if self.labels == "sign" and self.label_bound != 1.0:
             raise ValueError(f"label_bound must be 1 for labels in {{-1, +1}}, got {self.label_bound!r}")
 
@@ -172,10 +178,15 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, GUARANTEES)
-        if math.isnan(self.epsilon) or self.epsilon < 0:
-            raise ValueError(f"epsilon must be nonnegative, got {self.epsilon!r}")
+        for name, number in (("epsilon", self.epsilon), ("delta", self.delta), *self.parts.items()):
+            if isinstance(number, bool | np.bool_) or not isinstance(number, numbers.Real):
+                raise TypeError(f"{name} must be a real number, got {type(number).__name__}: {number!r}")
+            if name != "delta" and (math.isnan(number) or number < 0):
+                raise ValueError(f"{name} must be nonnegative, got {number!r}")
         if not 0 <= self.delta < 1:
             raise ValueError(f"delta must lie in [0, 1), got {self.delta!r}")
+        if not (self.domain is None or isinstance(self.domain, Domain)):
+            raise TypeError(f"domain must be a Domain or None, got {type(self.domain).__name__}")
         if not isinstance(self.neighbours, Neighbours):
             raise TypeError(f"neighbours must be a Neighbours member, got {self.neighbours!r}")
         total = sum(self.parts.values())

@@ -306,3 +306,42 @@ def test_a_refusal_is_a_release_with_its_own_guarantee(guarantee, reason):
     assert release.refused
     assert pickle.loads(pickle.dumps(release)) == release
     assert not Release(None, guarantee).refused
+
+
+@pytest.mark.parametrize("bound", [np.int8(100), np.uint8(255), np.int32(100_000)])
+def test_bounds_are_kept_as_floats(bound):
+    """An 8-bit bound would overflow where it is squared, and the sensitivity would be too small."""
+    domain = Domain("l2", bound)
+    assert type(domain.feature_bound) is float
+    assert domain.feature_bound**2 == float(bound) ** 2
+
+
+@pytest.mark.parametrize("bound", [1e-200, 1e200])
+def test_bounds_whose_squares_are_no_floats_are_refused(bound):
+    """Norms below 1e-154 underflow to zero and would pass any such bound."""
+    with pytest.raises(ValueError, match="feature_bound"):
+        Domain("l2", bound)
+
+
+@pytest.mark.parametrize("classes", [1.0, 2.5, 0.5])
+def test_number_of_classes_is_whole(classes):
+    """Half a class has no meaning."""
+    with pytest.raises(ValueError, match="number of classes"):
+        Domain("l2", 1.0, "class", classes)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"epsilon": True}, TypeError),
+        ({"epsilon": "1"}, TypeError),
+        ({"delta": "0"}, TypeError),
+        ({"parts": {"a": 5.0, "b": -4.0}}, ValueError),
+        ({"domain": "junk"}, TypeError),
+    ],
+)
+def test_guarantee_refuses_what_is_no_number(change, error):
+    """Each refusal names the field."""
+    arguments = {"kind": "ex-ante", "epsilon": 1.0, "neighbours": Neighbours.REPLACE_ONE} | change
+    with pytest.raises(error):
+        Guarantee(**arguments)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -523,3 +525,51 @@ def test_dataset_refusals(small: Dataset) -> None:
     with pytest.raises(ValueError, match="read-only"):
         small.features[0, 0] = 9.0
     assert "small: 4 x 4" in repr(small)
+
+
+def test_copies_of_a_dataset_stay_read_only():
+    """Pickled and deep copies come through the door again; an edited record would break its declared bound."""
+    data = Dataset([[0.5, 0.5]], [1.0], Domain("l1", 1.0, "sign"), ["a", "b"], "two")
+    for twin in (copy.deepcopy(data), pickle.loads(pickle.dumps(data))):
+        assert (twin.names, twin.title, twin.domain) == (data.names, data.title, data.domain)
+        with pytest.raises(ValueError, match="read-only"):
+            twin.features[0] = 50.0
+
+
+def test_frames_and_series_must_be_aligned():
+    """Rows are not matched by position where their names disagree; a frame's columns become the names."""
+    frame = pd.DataFrame({"a": [0.1, 0.2], "b": [0.3, 0.4]}, index=[0, 1])
+    assert Dataset(frame, pd.Series([1.0, -1.0]), Domain("l1", 1.0, "sign")).names == ("a", "b")
+    with pytest.raises(ValueError, match="index of features"):
+        Dataset(frame, pd.Series([1.0, -1.0], index=[1, 0]), Domain("l1", 1.0, "sign"))
+
+
+@pytest.mark.parametrize(
+    ("names", "error"), [("ab", TypeError), ((1, 2), TypeError), (("a", "a"), ValueError)]
+)
+def test_names_are_distinct_texts(names, error):
+    """One text a feature, each once; an index of a frame is as good as a list."""
+    with pytest.raises(error, match="names"):
+        Dataset([[0.1, 0.2]], [1.0], Domain("l1", 1.0, "sign"), names)
+    assert Dataset([[0.1, 0.2]], [1.0], Domain("l1", 1.0, "sign"), pd.Index(["x", "y"])).names == ("x", "y")
+
+
+def test_twitter_file_with_a_negative_target_is_refused(tmp_path):
+    """The documented condition, and a file whose targets are all zero."""
+    row = ["1"] * 77
+    for target, message in (("-0.5", "nonnegative"), ("0", "above zero")):
+        file = tmp_path / "Twitter.data"
+        file.write_text("\n".join([",".join([*row, target])] * 3) + "\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=message):
+            datasets.load_twitter_buzz(file, rows=2)
+
+
+def test_kdd_labels_that_are_not_the_files_are_refused(tmp_path):
+    """All labels +1 would be silent nonsense."""
+    file = tmp_path / "kdd.csv"
+    frame = pd.DataFrame(
+        [[1.0] * (len(optional.KDD_COLUMNS) - 1) + ["attack"]] * 3, columns=optional.KDD_COLUMNS
+    )
+    frame.to_csv(file, index=False, header=False)
+    with pytest.raises(ValueError, match="normal"):
+        datasets.load_kddcup99(file, rows=2)

@@ -533,3 +533,47 @@ def test_recorded_results_need_a_frame_and_a_csv_name(tmp_path):
         experiments.save_results(pd.DataFrame({"a": [1]}), Path("a.txt"), METADATA)
     with pytest.raises(FileNotFoundError):
         experiments.load_results(tmp_path / "none.csv")
+
+
+def test_functions_with_one_text_and_other_contents_do_not_share_results(tmp_path):
+    """Closures, defaults and owners count: results of k = 1 are not handed out for k = 100."""
+
+    def make(k):
+        def run_one(rng, *, x):
+            return {"y": k * x}
+
+        return run_one
+
+    file = tmp_path / "rows.jsonl"
+    grid = [{"x": 1}]
+    assert experiments.sweep(make(1), grid, seed=1, repetitions=1, results=file)["y"].tolist() == [1]
+    with pytest.raises(ValueError, match="results"):
+        experiments.sweep(make(100), grid, seed=1, repetitions=1, results=file)
+
+
+def test_recorded_table_that_was_edited_is_refused(tmp_path):
+    """A cut or changed number is found, and text columns stay text."""
+    path = tmp_path / "table.csv"
+    frame = pd.DataFrame({"name": ["01", "1e3"], "value": [0.5, 0.456]})
+    experiments.save_results(frame, path, {"parameters": {}, "seed": 1, "wall_seconds": 0.0})
+    assert experiments.load_results(path)[0]["name"].tolist() == ["01", "1e3"]
+    path.write_text(path.read_text(encoding="utf-8").replace("0.456", "0.4"), encoding="utf-8")
+    with pytest.raises(ValueError, match="edited or cut"):
+        experiments.load_results(path)
+
+
+def test_summaries_refuse_a_group_named_like_their_columns():
+    """A key called count would be overwritten by the count."""
+    with pytest.raises(ValueError, match="by must not name"):
+        experiments.summarise(pd.DataFrame({"count": [1, 2], "v": [0.0, 1.0]}), by="count", value="v")
+
+
+def test_paired_may_be_a_generator():
+    """The check must not use it up."""
+
+    def draw(rng, *, x):
+        return {"u": rng.random()}
+
+    grid = [{"x": 1}, {"x": 2}]
+    frame = experiments.sweep(draw, grid, seed=1, repetitions=1, paired=(name for name in ["x"]))
+    assert frame["u"].iloc[0] == frame["u"].iloc[1]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from adaptive_dp.privacy import Domain
@@ -32,7 +35,7 @@ class Dataset:
     domain : Domain
         Public bounds. A record outside them is refused with a ``ValueError``.
     names : sequence of str, optional
-        One name a feature.
+        One name a feature; by default the columns of a pandas frame, if they are text.
     title : str, optional
         What the data are.
     label_scale, label_shift : float
@@ -53,7 +56,7 @@ class Dataset:
         features: ArrayLike,
         labels: ArrayLike,
         domain: Domain,
-        names: tuple[str, ...] | list[str] = (),
+        names: Iterable[str] = (),
         title: str = "",
         *,
         label_scale: float = 1.0,
@@ -62,15 +65,17 @@ class Dataset:
         if not isinstance(domain, Domain):
             raise TypeError(f"domain must be a Domain, got {type(domain).__name__}")
         matrix, vector = domain.check(features, labels)
-        if names and len(names) != matrix.shape[1]:
-            raise ValueError(f"names must have one entry a feature: {len(names)} against {matrix.shape[1]}")
+        _check_alignment(features, labels)
+        listed = _names_of(features, names)
+        if listed and len(listed) != matrix.shape[1]:
+            raise ValueError(f"names must have one entry a feature: {len(listed)} against {matrix.shape[1]}")
         matrix.setflags(write=False)
         vector.setflags(write=False)
         for field, value in (
             ("features", matrix),
             ("labels", vector),
             ("domain", domain),
-            ("names", tuple(names)),
+            ("names", listed),
             ("title", title),
             ("label_scale", check_positive("label_scale", label_scale)),
             ("label_shift", check_real("label_shift", label_shift)),
@@ -122,5 +127,59 @@ class Dataset:
         order = rng.permutation(self.rows)
         return self.take(order[:first]), self.take(order[first:])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Through the door again: a copy made field by field would be writable.
+        return _rebuild, (
+            self.features,
+            self.labels,
+            self.domain,
+            self.names,
+            self.title,
+            self.label_scale,
+            self.label_shift,
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Dataset:
+        return self  # nothing in it can change
+
     def __repr__(self) -> str:
         return f"Dataset({self.title or 'untitled'}: {self.rows} x {self.columns}; {self.domain.describe()})"
+
+
+def _rebuild(
+    features: FloatArray,
+    labels: FloatArray,
+    domain: Domain,
+    names: tuple[str, ...],
+    title: str,
+    scale: float,
+    shift: float,
+) -> Dataset:
+    return Dataset(features, labels, domain, names, title, label_scale=scale, label_shift=shift)
+
+
+def _check_alignment(features: Any, labels: Any) -> None:
+    """Refuse a frame and a series whose rows are named differently: matching them by position would be a guess."""
+    named = isinstance(features, pd.DataFrame | pd.Series) and isinstance(labels, pd.DataFrame | pd.Series)
+    if named and len(features) == len(labels) and not features.index.equals(labels.index):
+        raise ValueError(
+            "labels must have the index of features, in the same order; reset both or align them"
+        )
+
+
+def _names_of(features: object, names: Iterable[str]) -> tuple[str, ...]:
+    """Feature names as given, or the text columns of a frame; each name once."""
+    if isinstance(names, str):
+        raise TypeError(f"names must be a list of names, got the text {names!r}")
+    listed = tuple(names)
+    if (
+        not listed
+        and isinstance(features, pd.DataFrame)
+        and all(isinstance(name, str) for name in features.columns)
+    ):
+        listed = tuple(features.columns)
+    if not all(isinstance(name, str) for name in listed):
+        raise TypeError(f"names must be text, got {listed!r}")
+    if len(set(listed)) != len(listed):
+        raise ValueError(f"names must differ, got {listed!r}")
+    return listed

@@ -122,10 +122,15 @@ def load_kddcup99(
     numeric = table.drop(columns=[*KDD_TEXT, "label"]).astype(np.float64)
     for name in KDD_LOGARITHMS:
         numeric[name] = np.log1p(numeric[name])
+    label = label.astype(str).str.strip().str.rstrip(".")
+    if not 0 < int((label == "normal").sum()) < len(label):
+        raise ValueError(
+            "path must hold labels 'normal.' beside names of attacks, as the KDD Cup 99 file does"
+        )
     features = divide_by_largest(numeric.to_numpy(), norm)
     return _subset(
         features,
-        np.where(label == "normal.", -1.0, 1.0),
+        np.where(label == "normal", -1.0, 1.0),
         Domain(norm=norm, feature_bound=1.0, labels="sign"),
         tuple(numeric.columns),
         "KDD Cup 99 (ten per cent)",
@@ -172,8 +177,12 @@ def load_twitter_buzz(
     values = pd.read_csv(_existing(Path(path), BUZZ_HELP), header=None).to_numpy()
     if values.shape[1] != len(BUZZ_NAMES) + 1:
         raise ValueError(f"path must hold {len(BUZZ_NAMES) + 1} columns, got {values.shape[1]}: {path}")
+    if values.dtype.kind not in "iuf" or (values < 0).any():
+        raise ValueError(f"path must hold nonnegative numbers and no header, as Twitter.data does: {path}")
     target = np.log1p(values[:, -1].astype(np.float64))
     largest = float(target.max())
+    if not largest > 0:
+        raise ValueError(f"path must hold a target above zero, got {largest!r} as the largest: {path}")
     return _subset(
         divide_by_largest(values[:, :-1].astype(np.float64), norm),
         target / largest,

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from adaptive_dp.validation import check_count
+
 Scalar = float | int | str | bool | None
 Point = dict[str, Scalar]
 """One setting of an experiment: names and scalars."""
@@ -114,6 +116,8 @@ def task_generator(
         Names left out of the hash: points that differ only there share their random numbers, and
         so can be compared in pairs.
     """
+    check_count("seed", seed, minimum=0)
+    check_count("repetition", repetition, minimum=0)
     hashed = {name: plain(name, value) for name, value in point.items() if name not in paired}
     digest = hashlib.sha256(point_key(hashed).encode("utf-8")).digest()
     words = np.frombuffer(digest[:16], dtype="<u4")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,9 +46,11 @@ def save_results(frame: pd.DataFrame, path: str | Path, metadata: Mapping[str, A
         "rows": len(frame),
         "columns": {str(name): str(kind) for name, kind in frame.dtypes.items()},
     }
+    table = frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    added["sha256"] = hashlib.sha256(table.encode("utf-8")).hexdigest()
     text = json.dumps({**metadata, **added}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     target.parent.mkdir(parents=True, exist_ok=True)
-    _replace(target, frame.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
+    _replace(target, table)
     _replace(target.with_suffix(".json"), text)
 
 
@@ -64,9 +68,15 @@ def load_results(path: str | Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     metadata: dict[str, Any] = json.loads(source.with_suffix(".json").read_text(encoding="utf-8"))
     columns: dict[str, str] = metadata["columns"]
     # An empty field is the only missing one: a method may be called "NA" or "None".
-    frame = pd.read_csv(source, keep_default_na=False, na_values=[""])
+    table = source.read_text(encoding="utf-8")
+    texts = {name: "str" for name, kind in columns.items() if kind in ("str", "object")}
+    frame = pd.read_csv(io.StringIO(table), keep_default_na=False, na_values=[""], dtype=texts)
     if list(frame.columns) != list(columns) or len(frame) != metadata["rows"]:
         raise ValueError(f"path: {source.name} does not have the rows and columns that its metadata name")
+    if hashlib.sha256(table.encode("utf-8")).hexdigest() != metadata["sha256"]:
+        raise ValueError(
+            f"path: {source.name} is not the table that its metadata describe: it was edited or cut"
+        )
     return frame.astype(columns), metadata
 
 

@@ -86,6 +86,9 @@ def _groups(
     for name in [*names, value]:
         if name not in frame.columns:
             raise ValueError(f"frame has no column {name!r}, only {list(map(str, frame.columns))}")
+    taken = {"count", "mean", "standard_error", "low", "high"} & set(names)
+    if taken:
+        raise ValueError(f"by must not name {sorted(taken)[0]!r}, which is a column of the summary")
     if not names or not len(frame):
         raise ValueError("summarise needs at least one column in by and one row in frame")
     for key, part in frame.groupby(names, sort=False, observed=True, dropna=False):

@@ -97,6 +97,8 @@ def sweep(
         raise TypeError(f"run_one must be callable, got {type(run_one).__name__}: {run_one!r}")
     shared = dict(shared or {})
     points = check_grid(grid, reserved=[REPETITION, *shared])
+    if not isinstance(paired, str):
+        paired = list(paired)  # a generator would be used up by the check
     _check_paired(paired, points)
     base = check_count("seed", seed, minimum=0)
     tasks = [

@@ -207,4 +207,9 @@ def _source_hash(run_one: RunOne) -> str:
         text = inspect.getsource(function)
     except (OSError, TypeError) as error:
         raise ValueError(f"recipe must be given: the source of {function!r} cannot be read") from error
+    # Two functions with one text differ by what they close over, by their defaults, or by the object they belong to.
+    closed = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    owner = getattr(function, "__self__", None)
+    held = (closed, getattr(function, "__defaults__", None), getattr(function, "__kwdefaults__", None), owner)
+    bound.append(joblib.hash(held))
     return hashlib.sha256("\n".join([inspect.cleandoc(text), *bound]).encode("utf-8")).hexdigest()[:16]
