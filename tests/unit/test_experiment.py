@@ -101,7 +101,7 @@ def test_figures_say_what_the_numbers_say(summary):
 @pytest.mark.parametrize("draw", ["draw_delivered", "draw_parts"])
 def test_other_figures_draw(summary, draw):
     """Figures 2 and 3 in both themes, with different bytes and a description."""
-    figure = getattr(experiment_figures, draw)(summary, data="a test", name="two")
+    figure = getattr(experiment_figures, draw)(summary, data="a test", name="two", null=0.15)
     assert figure.svg_light != figure.svg_dark
     assert "constants" in figure.alt
 
@@ -109,9 +109,14 @@ def test_other_figures_draw(summary, draw):
 def test_norm_and_brownian_figures_draw(summary):
     """Figure 4, and the comparison of the two noises."""
     maxima = {kind: minimiser_radius("logistic", lam=0.05, calibration=kind) for kind in ("printed", "sharp")}
-    assert "maxima" in experiment_figures.draw_norms(summary, data="a test", name="three", maxima=maxima).alt
+    assert (
+        "maxima"
+        in experiment_figures.draw_norms(summary, data="a test", name="three", null=0.5, maxima=maxima).alt
+    )
     for value in ("epsilon", "generate"):
-        figure = experiment_figures.draw_brownian({"test": summary}, name="four", value=value)
+        figure = experiment_figures.draw_brownian(
+            {"test": summary}, name="four", nulls={"test": 0.15}, value=value
+        )
         assert "Brownian" in figure.alt
 
 

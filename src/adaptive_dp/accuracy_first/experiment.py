@@ -16,7 +16,11 @@ import pandas as pd
 
 from adaptive_dp.accuracy_first.above_threshold import CALIBRATIONS
 from adaptive_dp.accuracy_first.brownian import brownian_nr
-from adaptive_dp.accuracy_first.calibration import above_threshold_epsilon, risk_query_sensitivity
+from adaptive_dp.accuracy_first.calibration import (
+    above_threshold_epsilon,
+    minimiser_radius,
+    risk_query_sensitivity,
+)
 from adaptive_dp.accuracy_first.flaws import released_code_epsilon
 from adaptive_dp.accuracy_first.mechanisms import Hypothesis, cov_nr, doubling, output_nr, theory_inversion
 from adaptive_dp.accuracy_first.problems import Problem, RidgeProblem
@@ -211,6 +215,11 @@ def at_alpha(summary: pd.DataFrame, *, calibration: str, method: str, alpha: flo
     if len(chosen) != 1:
         raise ValueError(f"alpha must be one of the summary's grid for {calibration} {method}, got {alpha!r}")
     return chosen.iloc[0]
+
+
+def radii(task: str, *, lam: float) -> dict[str, float]:
+    """The theoretical maximum of a hypothesis's norm, by calibration."""
+    return {kind: minimiser_radius(task, lam=lam, calibration=kind) for kind in CALIBRATIONS}
 
 
 def losses_by_alpha(summary: pd.DataFrame) -> pd.DataFrame:

@@ -62,6 +62,17 @@ def _by_calibration(summary: pd.DataFrame, name: str, methods: Sequence[str]) ->
     }
 
 
+def _null_line(axes: Axes, theme: Theme, null: float, frame: pd.DataFrame) -> None:
+    """From which alpha on the hypothesis zero would do: an upright line, or a remark where it lies outside."""
+    if null < frame["alpha"].max():
+        drawings.baseline(axes, theme, null, "theta = 0", direction="x")
+    else:
+        words = f"theta = 0: {format_number(null, 2)} →"
+        axes.annotate(
+            words, (1, 1), xycoords="axes fraction", ha="right", va="top", fontsize=11, color=theme.muted
+        )
+
+
 def _middle(summary: pd.DataFrame) -> float:
     alphas = np.sort(summary["alpha"].unique())
     return float(alphas[len(alphas) // 2])
@@ -86,8 +97,7 @@ def draw_losses(
 
     def panel(axes: Axes, theme: Theme, frame: pd.DataFrame, title: str) -> None:
         _lines(axes, theme, frame)
-        if null < frame["alpha"].max():
-            drawings.baseline(axes, theme, null, "theta = 0", direction="x")
+        _null_line(axes, theme, null, frame)
 
     frames = _by_calibration(summary, "epsilon", methods)
     alt = f"Privacy loss against excess risk requested, {data}, log scale. {_ranking(summary, 'epsilon', methods)}"
@@ -95,7 +105,7 @@ def draw_losses(
 
 
 def draw_delivered(
-    summary: pd.DataFrame, *, data: str, name: str, methods: Sequence[str] = SEARCHES
+    summary: pd.DataFrame, *, data: str, name: str, null: float, methods: Sequence[str] = SEARCHES
 ) -> Figure:
     """Figure 2: excess risk delivered against excess risk requested, with the lines alpha and alpha/2."""
 
@@ -104,18 +114,22 @@ def draw_delivered(
         alphas = np.sort(frame["alpha"].unique())
         axes.plot(alphas, alphas, color=theme.muted, linestyle="dashed", label="requested")
         axes.plot(alphas, alphas / 2, color=theme.muted, linestyle="dotted", label="half of it")
+        _null_line(axes, theme, null, frame)
 
     frames = _by_calibration(summary, "excess_risk", methods)
     alt = f"Excess risk delivered against that requested, {data}. {_ranking(summary, 'excess_risk', methods)}"
     return _panels(frames, panel, name=name, alt=alt, y_label="excess risk delivered", log=False)
 
 
-def draw_parts(summary: pd.DataFrame, *, data: str, name: str, method: str = "noise reduction") -> Figure:
+def draw_parts(
+    summary: pd.DataFrame, *, data: str, name: str, null: float, method: str = "noise reduction"
+) -> Figure:
     """Figure 3: testing and generating apart, for one method."""
 
     def panel(axes: Axes, theme: Theme, frame: pd.DataFrame, title: str) -> None:
         parts = {"test": "testing", "generate": "generating"}
         drawings.breakdown(axes, theme, frame, x="alpha", parts=parts, kind="lines")
+        _null_line(axes, theme, null, frame)
 
     frames = {
         f"{kind} constants": summary[(summary["calibration"] == kind) & (summary["method"] == method)]
@@ -136,6 +150,7 @@ def draw_norms(
     *,
     data: str,
     name: str,
+    null: float,
     maxima: Mapping[str, float],
     methods: Sequence[str] = SEARCHES,
 ) -> Figure:
@@ -144,7 +159,8 @@ def draw_norms(
     def panel(axes: Axes, theme: Theme, frame: pd.DataFrame, title: str) -> None:
         _lines(axes, theme, frame)
         drawings.baseline(axes, theme, maxima[title.split()[0]], "theoretical maximum")
-        axes.set_ylim(0, 1.08 * max(maxima.values()))
+        axes.set_ylim(0, 1.2 * max(maxima.values()))
+        _null_line(axes, theme, null, frame)
 
     frames = _by_calibration(summary, "norm", methods)
     bounds = " and ".join(f"{format_number(maxima[kind], 3)} ({kind})" for kind in CALIBRATIONS)
@@ -152,12 +168,15 @@ def draw_norms(
     return _panels(frames, panel, name=name, alt=alt, y_label="norm of the hypothesis", log=False)
 
 
-def draw_brownian(summaries: Mapping[str, pd.DataFrame], *, name: str, value: str = "epsilon") -> Figure:
+def draw_brownian(
+    summaries: Mapping[str, pd.DataFrame], *, name: str, nulls: Mapping[str, float], value: str = "epsilon"
+) -> Figure:
     """Laplace against Brownian noise, sharp constants, one panel a problem: a loss (or a part of it) by alpha."""
     methods = ("noise reduction", "brownian")
 
     def panel(axes: Axes, theme: Theme, frame: pd.DataFrame, title: str) -> None:
         _lines(axes, theme, frame)
+        _null_line(axes, theme, nulls[title], frame)
 
     frames = {
         title: quantity(summary, value, calibration="sharp", methods=methods)
