@@ -34,6 +34,8 @@ def _colours(theme: Theme) -> tuple[str, ...]:
 _DARK_OF = dict(zip(_colours(LIGHT), _colours(DARK), strict=True))
 _LIGHT_COLOUR = re.compile("|".join(map(re.escape, _DARK_OF)))
 
+_GLYPH = re.compile(r'(id="|href="#)(DejaVu[\w.-]*-[0-9a-f]+)"')
+
 SITE_CSS = """\
 html[data-theme="dark"] img.figure-light { display: none; }
 html[data-theme="dark"] img.figure-dark { display: inline !important; }
@@ -259,7 +261,21 @@ def compact(svg: str) -> str:
     used = set(re.findall(r"#([\w-]+)", svg))
     svg = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in used else "", svg)
     svg = re.sub(r"\s*\n\s*", "\n", svg).strip()
-    return re.sub(r">\n<", "><", svg).replace("\n", " ") + "\n"
+    return _number_glyphs(re.sub(r">\n<", "><", svg).replace("\n", " ") + "\n")
+
+
+def _number_glyphs(svg: str) -> str:
+    """Name the letters of a document by their order in it.
+
+    matplotlib names some of them by the order of their first use in the whole process, which differs between two
+    runs of a notebook that draw the same picture.
+    """
+    order: dict[str, str] = {}
+
+    def rename(match: re.Match[str]) -> str:
+        return match.group(1) + order.setdefault(match.group(2), f"letter-{len(order)}") + '"'
+
+    return _GLYPH.sub(rename, svg)
 
 
 def _round(match: re.Match[str]) -> str:
