@@ -11,10 +11,13 @@ cue: series also differ in marker and in dash pattern.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import matplotlib
 from cycler import cycler
 from matplotlib.colors import to_rgb
+from matplotlib.font_manager import fontManager
 
 from adaptive_dp.validation import check_count
 
@@ -153,3 +156,16 @@ def _luminance(colour: str) -> float:
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _prefer_bundled_fonts() -> None:
+    """Put matplotlib's own copy of DejaVu Sans before the system's.
+
+    Both carry the same name and score, their outlines differ a little, and which one is found first depends on a cache
+    outside this project. This only orders matplotlib's list of fonts; it changes no setting.
+    """
+    own = str(Path(matplotlib.get_data_path()) / "fonts")
+    fontManager.ttflist.sort(key=lambda entry: not str(entry.fname).startswith(own))
+
+
+_prefer_bundled_fonts()
