@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
+from scipy.stats import ks_2samp
 from sklearn.linear_model import LogisticRegression
 
 from adaptive_dp import datasets
@@ -356,6 +358,99 @@ def test_buzz_refuses_bad_arguments() -> None:
         datasets.simulate_buzz(0, rng=np.random.default_rng(1))
     with pytest.raises(ValueError, match="scaling must be one of"):
         datasets.simulate_buzz(10, rng=np.random.default_rng(1), scaling="log")
+
+
+# ------------------------------------------------------------------------------------ unit rows and margin
+
+
+@pytest.mark.parametrize("columns", [1, 2, 50])
+@pytest.mark.parametrize("labels", ["sign", "real"])
+def test_unit_rows_have_length_one_and_follow_a_plane(columns: int, labels: str) -> None:
+    data = datasets.simulate_unit_rows(400, columns, np.random.default_rng(7), labels=labels)
+    assert data.features.shape == (400, columns)
+    np.testing.assert_allclose(row_norms(data.features, "l2"), 1.0, rtol=0, atol=1e-15)
+    assert data.domain == Domain("l2", 1.0, labels, 1.0)
+    # theta is the first draw of the generator.
+    scores = data.features @ np.random.default_rng(7).standard_normal(columns)
+    expected = np.where(scores >= 0, 1.0, -1.0) if labels == "sign" else scores
+    np.testing.assert_allclose(data.restore_labels(data.labels), expected, rtol=0, atol=1e-13)
+    if columns > 1:
+        assert abs(np.sign(scores).mean()) < 0.25, "five standard deviations: the plane passes through 0"
+
+
+def test_unit_rows_point_everywhere() -> None:
+    """Uniform on the sphere: mean 0 and second moment I / d, each within five standard deviations."""
+    features = datasets.simulate_unit_rows(20_000, 3, np.random.default_rng(8)).features
+    np.testing.assert_allclose(features.mean(axis=0), 0, atol=5 / np.sqrt(3 * 20_000))
+    np.testing.assert_allclose(features.T @ features / 20_000, np.eye(3) / 3, atol=5 * 0.3 / np.sqrt(20_000))
+
+
+def test_a_larger_sample_of_unit_rows_begins_with_the_smaller_one() -> None:
+    small, large = (datasets.simulate_unit_rows(n, 4, np.random.default_rng(9)) for n in (10, 30))
+    np.testing.assert_allclose(large.features[:10], small.features, rtol=1e-15)
+    np.testing.assert_array_equal(large.labels[:10], small.labels)
+
+
+@pytest.mark.parametrize("margin", [1e-6, 0.4, 1.0, 1.999999])
+def test_the_margin_is_kept(margin: float) -> None:
+    data = datasets.simulate_margin(2_000, margin, np.random.default_rng(10))
+    assert data.domain == Domain("l2", 1.0, "sign", 1.0)
+    assert (data.features[:, 0] * data.labels >= margin / 2).all()
+    assert row_norms(data.features, "l2").max() <= 1 + 1e-15
+    assert abs(data.labels.mean()) < 5 / np.sqrt(2_000)
+
+
+def test_classes_with_a_margin_are_uniform_on_their_parts_of_the_disc() -> None:
+    """Against points thrown at the square and kept if they fall into the disc and outside the strip."""
+    data = datasets.simulate_margin(20_000, 0.4, np.random.default_rng(11))
+    thrown = np.random.default_rng(12).uniform(-1, 1, size=(60_000, 2))
+    kept = thrown[(row_norms(thrown, "l2") <= 1) & (np.abs(thrown[:, 0]) >= 0.2)]
+    for column in range(2):
+        # A correct simulator fails this with probability 1e-4; the generators are fixed.
+        assert ks_2samp(data.features[:, column], kept[:, column]).pvalue > 1e-4
+    radii = ks_2samp(row_norms(data.features, "l2"), row_norms(kept, "l2"))
+    assert radii.pvalue > 1e-4
+
+
+def test_linear_simulators_are_reproducible() -> None:
+    for simulate in (
+        lambda rng: datasets.simulate_unit_rows(50, 3, rng, labels="real"),
+        lambda rng: datasets.simulate_margin(50, 0.4, rng),
+    ):
+        first, second, other = (simulate(np.random.default_rng(seed)) for seed in (3, 3, 4))
+        np.testing.assert_array_equal(first.features, second.features)
+        np.testing.assert_array_equal(first.labels, second.labels)
+        assert not np.array_equal(first.features, other.features)
+
+
+@pytest.mark.parametrize(
+    ("simulate", "error", "message"),
+    [
+        (lambda rng: datasets.simulate_unit_rows(0, 2, rng), ValueError, "rows must be at least 1, got 0"),
+        (lambda rng: datasets.simulate_unit_rows(2, 0, rng), ValueError, "columns must be at least 1, got 0"),
+        (lambda rng: datasets.simulate_unit_rows(2, 2.0, rng), TypeError, "columns must be an integer"),
+        (
+            lambda rng: datasets.simulate_unit_rows(2, 2, rng, labels="class"),
+            ValueError,
+            "labels must be one of",
+        ),
+        (lambda _: datasets.simulate_unit_rows(2, 2, 1), TypeError, "rng must be a numpy"),
+        (lambda rng: datasets.simulate_margin(0, 0.4, rng), ValueError, "rows must be at least 1, got 0"),
+        (lambda rng: datasets.simulate_margin(2, 0.0, rng), ValueError, "margin must be positive, got 0.0"),
+        (lambda rng: datasets.simulate_margin(2, 2.0, rng), ValueError, "margin must be below 2"),
+        (lambda rng: datasets.simulate_margin(2, np.nan, rng), ValueError, "margin must be finite, got nan"),
+        (lambda rng: datasets.simulate_margin(2, "0.4", rng), TypeError, "margin must be a real number"),
+        (lambda _: datasets.simulate_margin(2, 0.4, 1), TypeError, "rng must be a numpy"),
+    ],
+)
+def test_linear_simulators_refuse_bad_arguments(
+    simulate: Callable[[np.random.Generator], Dataset], error: type[Exception], message: str
+) -> None:
+    rng = np.random.default_rng(1)
+    before = rng.bit_generator.state
+    with pytest.raises(error, match=message):
+        simulate(rng)
+    assert rng.bit_generator.state == before, "nothing may be drawn before the arguments are checked"
 
 
 # ---------------------------------------------------------------------------------------- optional files

@@ -12,7 +12,7 @@ from adaptive_dp.datasets.digits import load_mnist14
 from adaptive_dp.datasets.medicine import load_iwpc, load_kidney
 from adaptive_dp.datasets.optional import load_kddcup99, load_twitter_buzz
 from adaptive_dp.datasets.regression import load_bike, load_concrete, load_wine_red
-from adaptive_dp.datasets.simulated import simulate_buzz
+from adaptive_dp.datasets.simulated import simulate_buzz, simulate_margin, simulate_unit_rows
 
 __all__ = [
     "Dataset",
@@ -28,4 +28,6 @@ __all__ = [
     "load_twitter_buzz",
     "load_wine_red",
     "simulate_buzz",
+    "simulate_margin",
+    "simulate_unit_rows",
 ]

@@ -8,12 +8,12 @@ from functools import lru_cache
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import betainc, betaincinv, log_ndtr
 
 from adaptive_dp.datasets.dataset import Dataset
 from adaptive_dp.datasets.preparation import scale_rows
 from adaptive_dp.privacy import NORMS, Domain, row_norms
-from adaptive_dp.validation import FloatArray, check_choice, check_count, check_generator
+from adaptive_dp.validation import FloatArray, check_choice, check_count, check_generator, check_positive
 
 DAYS = 7
 # The eleven measures of UCI's Twitter data, each for seven days, in the order of the file.
@@ -55,6 +55,7 @@ LENGTHS = {"ADL": (0.26, 295.0), "AT": (0.20, 283.0)}
 LENGTH_SHARE = 0.35
 LENGTH_INDEX = 1.5
 LOG_SCALINGS = ("paper", "unit", "bound")
+LINEAR_LABELS = ("sign", "real")
 
 
 def _quantile_function(column: Published, bend: float) -> PchipInterpolator:
@@ -229,4 +230,94 @@ def simulate_buzz(
         BUZZ_NAMES,
         title="Buzz-like (simulated)",
         label_scale=scale,
+    )
+
+
+def simulate_unit_rows(rows: int, columns: int, rng: np.random.Generator, *, labels: str = "sign") -> Dataset:
+    """Simulate rows of length 1 whose labels a hidden linear rule gives without error.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Number of records and of features, at least 1.
+    rng : numpy.random.Generator
+    labels : {"sign", "real"}
+        ``"sign"``: the side of the hidden plane, -1 or +1. ``"real"``: x'theta / |theta|, which no unit row can
+        bring outside [-1, 1].
+
+    Returns
+    -------
+    Dataset
+        ``rows`` x ``columns``, l2 bound 1. Real labels restore to x'theta.
+
+    Raises
+    ------
+    ValueError
+        If there is no row or no column, or ``labels`` is unknown.
+    TypeError
+        If ``rng`` is no generator or a count is no integer.
+
+    Notes
+    -----
+    The data of Redberg (2023), section 2.4.1: the entries of theta and of the rows are standard normal, then each row
+    is divided by its length. The thesis brings its labels to [0, 1] by their extremes, which belong to the records;
+    here the length of theta does it, a constant of the population. Theta is drawn first, so that a larger sample of the
+    same seed begins with the smaller one.
+    """
+    check_count("rows", rows)
+    check_count("columns", columns)
+    check_choice("labels", labels, LINEAR_LABELS)
+    theta = check_generator(rng).standard_normal(columns)
+    features = rng.standard_normal((rows, columns))
+    features /= row_norms(features, "l2")[:, np.newaxis]
+    length = float(np.linalg.norm(theta))
+    scores = features @ (theta / length)
+    return Dataset(
+        features,
+        np.where(scores >= 0, 1.0, -1.0) if labels == "sign" else scores,
+        Domain(norm="l2", feature_bound=1.0, labels=labels, label_bound=1.0),
+        title="unit rows (simulated)",
+        label_scale=length if labels == "real" else 1.0,
+    )
+
+
+def simulate_margin(rows: int, margin: float, rng: np.random.Generator) -> Dataset:
+    """Simulate two classes in the unit disc with an empty strip between them.
+
+    Parameters
+    ----------
+    rows : int
+        Number of records, at least 1.
+    margin : float
+        Width of the strip, in (0, 2). Figure 2.3.1 of Redberg (2023) has 0.4.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    Dataset
+        ``rows`` x 2, l2 bound 1, labels -1 and +1, both equally likely. The label is the sign of the first feature,
+        whose absolute value is at least ``margin / 2``: the line between the classes is the second axis, so a rule
+        without intercept separates them. Each class is uniform on its part of the disc.
+
+    Raises
+    ------
+    ValueError
+        If there is no row, or ``margin`` is not in (0, 2).
+    TypeError
+        If ``rng`` is no generator, ``rows`` no integer or ``margin`` no number.
+    """
+    check_count("rows", rows)
+    if check_positive("margin", margin) >= 2:
+        raise ValueError(f"margin must be below 2, the width of the disc, got {margin!r}")
+    labels = np.where(check_generator(rng).random(rows) < 0.5, -1.0, 1.0)
+    # One coordinate of a uniform point of the disc is 1 - 2 B with B of the law Beta(3/2, 3/2); the strip cuts B.
+    half = margin / 2
+    cut = betainc(1.5, 1.5, (1 - half) / 2)
+    across = np.maximum(1 - 2 * betaincinv(1.5, 1.5, cut * rng.random(rows)), half)
+    along = rng.uniform(-1, 1, rows) * np.sqrt((1 - across) * (1 + across))
+    return Dataset(
+        np.column_stack([labels * across, along]),
+        labels,
+        Domain(norm="l2", feature_bound=1.0, labels="sign", label_bound=1.0),
+        title=f"two classes, margin {margin:g} (simulated)",
     )
