@@ -7,6 +7,9 @@ radius of the parameter ball, never from the records.
 The risk of this library is the *mean* of the losses plus ``lam / 2 * ||theta||_2^2``. ligett2017 and
 wu2015 use this convention; redberg2023 and neel2019 put their lambda beside a *sum*: it is n times the
 lambda here.
+
+Two further kinds of function serve objectives beyond that form: a :class:`SmoothLoss` of the parameter and a record
+that is no function of <theta, x>, and a :class:`Penalty` of the parameter alone.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from adaptive_dp.privacy import Domain
-from adaptive_dp.validation import FloatArray, check_count, check_real
+from adaptive_dp.validation import FloatArray, as_finite_array, check_count, check_ordinary, check_real
 
 # Rows are visited in blocks of about this many float64 entries (2 MiB, the size of a second-level
 # cache), so that no temporary array is as large as the feature matrix.
@@ -288,3 +291,164 @@ def _check_sign_labels(domain: Domain) -> None:
         raise ValueError(
             f"domain must have labels in {{-1, +1}} for this loss, got {domain.describe_labels()}"
         )
+
+
+class SmoothLoss(ABC):
+    """A convex, twice differentiable loss l(theta; x, y) that need not be a function of <theta, x>.
+
+    The Hessian of one record may have full rank, so that the rank-one formulas for generalised linear models do not
+    apply. Constants are in l2, follow from the declared domain alone, and hold for every theta in R^d.
+
+    Shapes, types and the finiteness of ``theta`` are checked; that the records are finite and inside the domain is
+    not, since they come from a ``Dataset``, which did.
+    """
+
+    @abstractmethod
+    def values(self, theta: ArrayLike, features: ArrayLike, labels: ArrayLike) -> FloatArray:
+        """Loss of each record at ``theta`` (d,); ``features`` (n, d), ``labels`` (n,); shape (n,)."""
+
+    @abstractmethod
+    def gradients(self, theta: ArrayLike, features: ArrayLike, labels: ArrayLike) -> FloatArray:
+        """Gradient in theta of the loss of each record; shape (n, d)."""
+
+    @abstractmethod
+    def hessians(self, theta: ArrayLike, features: ArrayLike, labels: ArrayLike) -> FloatArray:
+        """Hessian in theta of the loss of each record, exactly symmetric; shape (n, d, d): mind the memory."""
+
+    @abstractmethod
+    def lipschitz(self, domain: Domain) -> float:
+        """Least upper bound of the l2 norm of one record's gradient, over ``domain`` and all theta (may be inf)."""
+
+    @abstractmethod
+    def smoothness(self, domain: Domain) -> float:
+        """Least upper bound of the eigenvalues of one record's Hessian, over ``domain`` and all theta (may be inf)."""
+
+
+@dataclass(frozen=True)
+class SmoothDistanceLoss(SmoothLoss):
+    """The smoothed distance l(theta; x) = sqrt(width^2 + ||theta - x||_2^2); labels are not looked at.
+
+    The minimiser of the sum is a smoothed geometric median. The gradient is shorter than 1 wherever the records lie,
+    and comes as near to 1 as one likes far away; the Hessian has full rank, and is I / width at theta = x.
+
+    Parameters
+    ----------
+    width : float
+        Radius of the smoothing, between 1e-100 and 1e100; the loss lies within ``width`` above the distance.
+    """
+
+    width: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", check_ordinary("width", self.width))
+
+    def values(self, theta: ArrayLike, features: ArrayLike, labels: ArrayLike) -> FloatArray:
+        """Return sqrt(width^2 + ||theta - x||^2) for each row x; shape (n,)."""
+        _, sizes = self._differences(theta, features, labels)
+        return sizes
+
+    def gradients(self, theta: ArrayLike, features: ArrayLike, labels: ArrayLike) -> FloatArray:
+        """Return (theta - x) / l for each row x; shape (n, d)."""
+        differences, sizes = self._differences(theta, features, labels)
+        return np.asarray(differences / sizes[:, np.newaxis])
+
+    def hessians(self, theta: ArrayLike, features: ArrayLike, labels: ArrayLike) -> FloatArray:
+        """Return (I - g g') / l with the gradient g of each record; shape (n, d, d)."""
+        differences, sizes = self._differences(theta, features, labels)
+        slopes = differences / sizes[:, np.newaxis]
+        # I - g g' = (width / l)^2 I + (||g||^2 I - g g'): the smallest eigenvalue is an addend, not a cancellation.
+        matrices = -slopes[:, :, np.newaxis] * slopes[:, np.newaxis, :]
+        diagonal = np.arange(slopes.shape[1])
+        ridge = np.square(self.width / sizes) + np.einsum("nd,nd->n", slopes, slopes)
+        matrices[:, diagonal, diagonal] += ridge[:, np.newaxis]
+        matrices /= sizes[:, np.newaxis, np.newaxis]
+        return np.asarray(matrices)
+
+    def lipschitz(self, domain: Domain) -> float:
+        """Return 1: approached far away, attained nowhere."""
+        _check_domain(domain)
+        return 1.0
+
+    def smoothness(self, domain: Domain) -> float:
+        """Return 1 / width, attained at theta = x."""
+        _check_domain(domain)
+        return 1.0 / self.width
+
+    def _differences(
+        self, theta: ArrayLike, features: ArrayLike, labels: ArrayLike
+    ) -> tuple[FloatArray, FloatArray]:
+        point, rows = check_parameter(theta), np.asarray(features)
+        if rows.dtype.kind not in "fiub":
+            raise TypeError(f"features must be numeric, got dtype {rows.dtype}")
+        if rows.ndim != 2 or rows.shape[1] != point.size:
+            raise ValueError(f"features must have shape (n, {point.size}) as theta has, got {rows.shape}")
+        if np.shape(labels) != (rows.shape[0],):
+            raise ValueError(f"labels must have shape ({rows.shape[0]},), got {np.shape(labels)}")
+        differences = point - rows.astype(np.float64, copy=False)
+        return differences, np.hypot(self.width, np.linalg.norm(differences, axis=1))
+
+
+class Penalty(ABC):
+    """A convex, twice differentiable function of the parameter alone, beside the quadratic term of an objective.
+
+    It does not look at records, hence costs no privacy; what it may cost is accuracy.
+    """
+
+    @abstractmethod
+    def value(self, theta: ArrayLike) -> float:
+        """Penalty at ``theta`` (d,)."""
+
+    @abstractmethod
+    def gradient(self, theta: ArrayLike) -> FloatArray:
+        """Gradient at ``theta`` (d,); shape (d,)."""
+
+    @abstractmethod
+    def hessian(self, theta: ArrayLike) -> FloatArray:
+        """Hessian at ``theta`` (d,), exactly symmetric; shape (d, d)."""
+
+
+@dataclass(frozen=True)
+class SmoothL1Penalty(Penalty):
+    """The smoothed l1 norm: weight * sum_j sqrt(width^2 + theta_j^2).
+
+    Parameters
+    ----------
+    weight : float
+        Factor in front, between 1e-100 and 1e100; largest slope in one coordinate (approached, not attained).
+    width : float
+        Half-width of the rounded corner, between 1e-100 and 1e100; curvature weight / width at 0.
+    """
+
+    weight: float
+    width: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weight", check_ordinary("weight", self.weight))
+        object.__setattr__(self, "width", check_ordinary("width", self.width))
+
+    def value(self, theta: ArrayLike) -> float:
+        """Return weight * sum_j sqrt(width^2 + theta_j^2)."""
+        return self.weight * float(np.hypot(self.width, check_parameter(theta)).sum())
+
+    def gradient(self, theta: ArrayLike) -> FloatArray:
+        """Return weight * theta_j / sqrt(width^2 + theta_j^2) for each j; shape (d,)."""
+        point = check_parameter(theta)
+        return np.asarray(self.weight * (point / np.hypot(self.width, point)))
+
+    def hessian(self, theta: ArrayLike) -> FloatArray:
+        """Return the diagonal matrix of weight * width^2 / (width^2 + theta_j^2)^(3/2); shape (d, d)."""
+        sizes = np.hypot(self.width, check_parameter(theta))
+        return np.diag(self.weight * (np.square(self.width / sizes) / sizes))
+
+
+def check_parameter(theta: ArrayLike) -> FloatArray:
+    """Return ``theta`` as a finite float64 vector with at least one entry, shape (d,)."""
+    point = as_finite_array("theta", theta, ndim=1)
+    if point.size == 0:
+        raise ValueError(f"theta must have at least one entry, got shape {point.shape}")
+    return point
+
+
+def _check_domain(domain: object) -> None:
+    if not isinstance(domain, Domain):
+        raise TypeError(f"domain must be a Domain, got {type(domain).__name__}: {domain!r}")

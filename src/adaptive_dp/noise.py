@@ -1,4 +1,4 @@
-"""Laplace and Gaussian noise, checked, and the exact laws that tests and text compare it with.
+"""Laplace and Gaussian noise, for numbers and symmetric matrices, and the exact laws to compare it with.
 
 *Teaching code.* The samplers are numpy's: they return doubles, and the set of doubles that
 ``value + noise`` can reach depends on ``value``. An attacker who sees all digits of one release can
@@ -10,6 +10,7 @@ library, or Tumult Core, which sample on a grid with exact arithmetic.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 from typing import SupportsIndex
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from adaptive_dp.validation import FloatArray, as_finite_array, check_generator
+from adaptive_dp.validation import FloatArray, as_finite_array, check_count, check_generator, check_ordinary
 
 Shape = SupportsIndex | Sequence[SupportsIndex]
 
@@ -71,6 +72,41 @@ def gaussian(scale: ArrayLike, shape: Shape, rng: np.random.Generator) -> FloatA
     """
     scales, size = _door(scale, shape, rng)
     return np.asarray(rng.normal(0.0, scales, size))
+
+
+def goe(sigma: float, dimension: int, rng: np.random.Generator) -> FloatArray:
+    """One draw from the Gaussian orthogonal ensemble: sigma (Z + Z') / sqrt(2), Z with standard normal entries.
+
+    The entries on and above the diagonal are independent, with variance sigma^2 off the diagonal and 2 sigma^2 on
+    it. Seen from an orthonormal basis of the symmetric matrices (Frobenius inner product), the noise is sqrt(2) sigma
+    times a standard normal vector: a symmetric matrix of Frobenius sensitivity D is released with the privacy of a
+    Gaussian mechanism of sensitivity D and scale sqrt(2) sigma.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation off the diagonal, between 1e-100 and 1e100.
+    dimension : int
+        d, at least 1.
+    rng : numpy.random.Generator
+        The only source of chance; d^2 normal draws are taken.
+
+    Returns
+    -------
+    ndarray, shape (d, d)
+        Exactly symmetric.
+
+    Raises
+    ------
+    TypeError
+        ``rng`` is not a generator, ``sigma`` not a number, ``dimension`` not an integer.
+    ValueError
+        ``sigma`` is not positive and finite, or ``dimension`` is below 1.
+    """
+    check_generator(rng)
+    scale, d = check_ordinary("sigma", sigma), check_count("dimension", dimension)
+    draws = rng.normal(size=(d, d))
+    return np.asarray((draws + draws.T) * (scale / math.sqrt(2.0)))
 
 
 def laplace_characteristic_function(s: ArrayLike, scale: ArrayLike) -> FloatArray:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -143,6 +143,19 @@ class Domain:
 GUARANTEES = ("ex-ante", "ex-post", "per-instance")
 
 
+@runtime_checkable
+class PrivacyCurve(Protocol):
+    """All the (epsilon, delta) pairs that one mechanism satisfies at once: its privacy profile."""
+
+    def delta(self, epsilon: float) -> float:
+        """Smallest delta in [0, 1] that goes with ``epsilon`` (or a proved upper bound of it)."""
+        ...
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon >= 0 that goes with ``delta`` (or a proved upper bound of it)."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Guarantee:
     """What is promised about one release.
@@ -166,6 +179,9 @@ class Guarantee:
         How epsilon is spent, for instance ``{"test": ..., "generate": ...}``; sums to epsilon.
     source : str
         Paper, theorem, erratum.
+    curve : PrivacyCurve or None
+        The whole trade-off, of which (epsilon, delta) is one point. The pair may promise less than the curve, not
+        more: ``curve.delta(epsilon) <= delta`` is checked.
     """
 
     kind: str
@@ -175,6 +191,7 @@ class Guarantee:
     domain: Domain | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
+    curve: PrivacyCurve | None = None
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, GUARANTEES)
@@ -193,6 +210,23 @@ class Guarantee:
         if self.parts and not math.isclose(total, self.epsilon, rel_tol=1e-9, abs_tol=1e-12):
             raise ValueError(f"parts must sum to epsilon: {total!r} against {self.epsilon!r}")
         object.__setattr__(self, "parts", MappingProxyType(dict(self.parts)))
+        if self.curve is not None:
+            self._check_curve(self.curve)
+
+    def _check_curve(self, curve: PrivacyCurve) -> None:
+        # A class has the methods too, unbound: it is not a curve.
+        if isinstance(curve, type) or not isinstance(curve, PrivacyCurve):
+            raise TypeError(
+                f"curve must have methods delta and epsilon, got {type(curve).__name__}: {curve!r}"
+            )
+        if math.isinf(self.epsilon):
+            return
+        needed = float(curve.delta(float(self.epsilon)))
+        if not 0 <= needed <= self.delta * (1 + SLACK):  # written so that nan is refused
+            raise ValueError(
+                f"curve needs delta {needed!r} at epsilon {self.epsilon!r}, above the delta that is promised: "
+                f"{self.delta!r}"
+            )
 
     @property
     def risk_factor(self) -> float:
@@ -211,6 +245,7 @@ class Guarantee:
                 self.domain,
                 dict(self.parts),
                 self.source,
+                self.curve,
             ),
         )
 

@@ -1,4 +1,4 @@
-"""Exact optima: a quadratic in a ball, ridge regression, logistic regression.
+"""Exact optima: a quadratic in a ball, ridge regression, smooth convex objectives, logistic regression.
 
 The mechanisms of this library perturb exact minimisers, and their proofs compare *exact* minimisers of
 neighbouring data sets. An optimiser that stops early, or that returns a stationary point instead of a
@@ -8,6 +8,7 @@ minimiser, is outside those proofs; each solver here therefore comes with a cert
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -479,6 +480,135 @@ def ridge_regression(gram: ArrayLike, moment: ArrayLike, rows: int, lam: float) 
 
 
 @dataclass(frozen=True, slots=True)
+class NewtonFit:
+    """The minimiser of a smooth convex function, and what came with it.
+
+    Parameters
+    ----------
+    theta : ndarray, shape (d,)
+        The minimiser.
+    gradient_norm : float
+        l2 norm of the gradient at ``theta``: the distance to the exact minimiser is at most this over the modulus of
+        strong convexity.
+    iterations : int
+        Newton steps.
+    value : float
+        The function at ``theta``.
+    hessian : ndarray, shape (d, d)
+        Its Hessian at ``theta``.
+    """
+
+    theta: FloatArray
+    gradient_norm: float
+    iterations: int
+    value: float
+    hessian: FloatArray
+
+
+def minimise_newton(
+    value: Callable[[FloatArray], float],
+    derivatives: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+    start: ArrayLike,
+    *,
+    tolerance: float = 1e-10,
+) -> NewtonFit:
+    """Minimise a smooth, strongly convex function over all of R^d by Newton's method with a line search.
+
+    A step is halved until the function falls enough (Armijo's rule). The last steps gain less than the rounding of
+    the function, a sum of thousands of losses; there, the slope along the step decides, which is still accurate
+    (the approximate Wolfe condition of Hager and Zhang, SIAM Journal on Optimization 16, 2005, section 2).
+
+    Parameters
+    ----------
+    value : callable, ndarray (d,) -> float
+        The function.
+    derivatives : callable, ndarray (d,) -> (ndarray (d,), ndarray (d, d))
+        Its gradient and its Hessian, positive definite.
+    start : array_like, shape (d,)
+        Where to begin; d at least 1.
+    tolerance : float
+        Largest l2 norm of the gradient at the answer, positive, in the units of the function: of a sum of n losses
+        it asks for n times as much as of their mean.
+
+    Returns
+    -------
+    NewtonFit
+
+    Raises
+    ------
+    TypeError, ValueError
+        ``start`` or ``tolerance`` is not as said; the functions return something not finite or of another shape.
+    RuntimeError
+        The tolerance was not reached: it lies below what double precision can do for this function, or the Hessian
+        is not positive definite in it.
+    """
+    theta, goal = as_finite_array("start", start, ndim=1), check_positive("tolerance", tolerance)
+    if theta.size == 0:
+        raise ValueError(f"start must have at least one entry, got shape {theta.shape}")
+    current = check_real("value(start)", float(value(theta)))
+    gradient, hessian = _derivatives_at(derivatives, theta)
+    for iteration in range(LARGEST_NUMBER_OF_NEWTON_STEPS):
+        norm = float(np.linalg.norm(gradient))
+        if norm <= goal:
+            return NewtonFit(theta, norm, iteration, current, hessian)
+        try:
+            factor = cho_factor(hessian, check_finite=False)
+        except LinAlgError:
+            raise RuntimeError(
+                f"Newton's method met a Hessian that is not positive definite in double precision at gradient norm "
+                f"{norm:.3g}, above the tolerance {goal:.3g}; more regularisation or other units would help"
+            ) from None
+        step = -np.asarray(cho_solve(factor, gradient, check_finite=False))
+        found = _search_line(value, derivatives, theta, step, current, float(gradient @ step))
+        if found is None:
+            break
+        theta, current, gradient, hessian = found
+    raise RuntimeError(
+        f"Newton's method stopped at gradient norm {np.linalg.norm(gradient):.3g} after {iteration + 1} steps, "
+        f"above the tolerance {goal:.3g}; scale the problem or ask for less"
+    )
+
+
+def _search_line(
+    value: Callable[[FloatArray], float],
+    derivatives: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+    theta: FloatArray,
+    step: FloatArray,
+    current: float,
+    slope: float,
+) -> tuple[FloatArray, float, FloatArray, FloatArray] | None:
+    """Halve ``step`` until it is accepted: the next point, its value, gradient and Hessian. None: no step is."""
+    # The slack lets the last steps pass, whose gain is below the rounding of the value.
+    slack, length = 16 * EPS * (1.0 + abs(current)), 1.0
+    while length > EPS:
+        trial = theta + length * step
+        new = float(value(trial))
+        if new <= current + 1e-4 * length * slope + slack:
+            return trial, new, *_derivatives_at(derivatives, trial)
+        # A value that is the difference of large terms may be rounded by more than the slack. Close by, ask the slope.
+        if new <= current + 1e-6 * (1.0 + abs(current)):
+            gradient, hessian = _derivatives_at(derivatives, trial)
+            if abs(float(gradient @ step)) <= -0.9 * slope:
+                return trial, new, gradient, hessian
+        length *= 0.5
+    return None
+
+
+def _derivatives_at(
+    derivatives: Callable[[FloatArray], tuple[FloatArray, FloatArray]], theta: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    gradient, hessian = derivatives(theta)
+    if np.shape(gradient) != (theta.size,) or np.shape(hessian) != (theta.size, theta.size):
+        raise ValueError(
+            f"derivatives must return shapes ({theta.size},) and ({theta.size}, {theta.size}), "
+            f"got {np.shape(gradient)} and {np.shape(hessian)}"
+        )
+    if not (np.isfinite(gradient).all() and np.isfinite(hessian).all()):
+        raise ValueError(f"derivatives must be finite, got others at theta {theta!r}")
+    return gradient, hessian
+
+
+@dataclass(frozen=True, slots=True)
 class LogisticFit:
     """The minimiser of the ridge-regularised mean logistic loss, and what came with it.
 
@@ -546,34 +676,19 @@ def logistic_regression(
     X, y, counts = _check_logistic(features, labels, weights)
     ridge, goal = check_positive("lam", lam), check_positive("tolerance", tolerance)
     loss, total = LogisticLoss(), float(counts.sum())
-    theta, prediction = np.zeros(X.shape[1]), np.zeros(X.shape[0])
 
-    def risk_at(point: FloatArray, predicted: FloatArray) -> float:
-        return float(counts @ loss.value(predicted, y)) / total + 0.5 * ridge * float(point @ point)
+    def value(theta: FloatArray) -> float:
+        return float(counts @ loss.value(X @ theta, y)) / total + 0.5 * ridge * float(theta @ theta)
 
-    risk, norm = risk_at(theta, prediction), math.inf
-    for iteration in range(LARGEST_NUMBER_OF_NEWTON_STEPS):
+    def derivatives(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        prediction = X @ theta
         gradient = (counts * loss.derivative(prediction, y)) @ X / total + ridge * theta
         hessian = weighted_gram(X, counts * loss.second_derivative(prediction, y)) / total
         hessian[np.diag_indices_from(hessian)] += ridge
-        norm = float(np.linalg.norm(gradient))
-        if norm <= goal:
-            return LogisticFit(theta, norm, iteration, risk, hessian)
-        step = -np.asarray(cho_solve(cho_factor(hessian, check_finite=False), gradient, check_finite=False))
-        change, slope, length = X @ step, float(gradient @ step), 1.0
-        # Armijo's rule; the slack lets the last steps pass, whose gain is below the rounding of the risk.
-        slack = 16 * EPS * (1.0 + risk)
-        while length > EPS:
-            trial, predicted = theta + length * step, prediction + length * change
-            new_risk = risk_at(trial, predicted)
-            if new_risk <= risk + 1e-4 * length * slope + slack:
-                break
-            length *= 0.5
-        theta, prediction, risk = trial, predicted, new_risk
-    raise RuntimeError(
-        f"logistic regression stopped at gradient norm {norm:.3g} after {LARGEST_NUMBER_OF_NEWTON_STEPS} "
-        f"Newton steps, above the tolerance {goal:.3g}; scale the features or ask for less"
-    )
+        return gradient, hessian
+
+    fit = minimise_newton(value, derivatives, np.zeros(X.shape[1]), tolerance=goal)
+    return LogisticFit(fit.theta, fit.gradient_norm, fit.iterations, fit.value, fit.hessian)
 
 
 def _check_logistic(

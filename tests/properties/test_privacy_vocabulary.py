@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from adaptive_dp.privacy import (
     Domain,
     Guarantee,
     Neighbours,
+    PrivacyCurve,
     Refused,
     Release,
     Trace,
@@ -345,3 +347,67 @@ def test_guarantee_refuses_what_is_no_number(change, error):
     arguments = {"kind": "ex-ante", "epsilon": 1.0, "neighbours": Neighbours.REPLACE_ONE} | change
     with pytest.raises(error):
         Guarantee(**arguments)
+
+
+# --- a guarantee with a whole curve -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ExponentialCurve:
+    """A made-up profile: delta = scale * exp(-epsilon)."""
+
+    scale: float = 0.5
+
+    def delta(self, epsilon):
+        return self.scale * math.exp(-epsilon)
+
+    def epsilon(self, delta):
+        return max(0.0, math.log(self.scale / delta))
+
+
+def with_curve(curve, epsilon, delta):
+    return Guarantee("ex-ante", epsilon, Neighbours.ADD_REMOVE, delta, curve=curve)
+
+
+@reproducible
+@given(st.floats(1e-3, 1.0), st.floats(0.0, 50.0), st.floats(1e-6, 1.0))
+def test_a_guarantee_may_promise_less_than_its_curve_but_not_more(scale, epsilon, gap):
+    curve = ExponentialCurve(scale)
+    assert isinstance(curve, PrivacyCurve)
+    needed = curve.delta(epsilon)
+    if needed < 1:
+        exact = with_curve(curve, epsilon, needed)
+        assert exact.curve is curve
+    if needed * (1 + gap) < 1:
+        assert with_curve(curve, epsilon, needed * (1 + gap)).delta > needed
+    with pytest.raises(ValueError, match=r"curve needs delta .* above the delta that is promised"):
+        with_curve(curve, epsilon, needed * (1 - min(gap, 0.5)))
+    with pytest.raises(ValueError, match="curve needs delta"):
+        with_curve(curve, epsilon, 0.0)
+
+
+def test_a_guarantee_with_a_curve_travels_between_processes():
+    guarantee = with_curve(ExponentialCurve(), 3, 0.1)
+    copy = pickle.loads(pickle.dumps(guarantee))
+    assert copy == guarantee
+    assert copy.curve == ExponentialCurve()
+    assert copy != with_curve(None, 3, 0.1)
+    release = Release(1.0, guarantee)
+    assert pickle.loads(pickle.dumps(release)).guarantee.curve == ExponentialCurve()
+
+
+def test_an_infinite_epsilon_promises_nothing_that_a_curve_could_break():
+    assert with_curve(ExponentialCurve(), math.inf, 0.0).curve == ExponentialCurve()
+
+
+@pytest.mark.parametrize("bad", [1.0, "curve", object(), [], ExponentialCurve])
+def test_what_is_no_curve_is_refused(bad):
+    for epsilon in (1.0, math.inf):
+        with pytest.raises(TypeError, match="curve must have methods delta and epsilon"):
+            with_curve(bad, epsilon, 0.5)
+
+
+@pytest.mark.parametrize("scale", [math.nan, -1.0, math.inf])
+def test_a_curve_that_returns_no_probability_is_refused(scale):
+    with pytest.raises(ValueError, match="curve needs delta"):
+        with_curve(ExponentialCurve(scale), 1.0, 0.9)

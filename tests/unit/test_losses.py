@@ -10,7 +10,17 @@ from scipy.special import expit
 from sklearn.metrics import log_loss
 
 from adaptive_dp import losses
-from adaptive_dp.losses import LogisticLoss, Loss, SquaredLoss, l2_feature_bound, weighted_gram
+from adaptive_dp.losses import (
+    LogisticLoss,
+    Loss,
+    Penalty,
+    SmoothDistanceLoss,
+    SmoothL1Penalty,
+    SmoothLoss,
+    SquaredLoss,
+    l2_feature_bound,
+    weighted_gram,
+)
 from adaptive_dp.privacy import Domain
 
 LOSSES = [SquaredLoss(), LogisticLoss()]
@@ -208,3 +218,145 @@ def test_losses_are_values(loss):
     assert pickle.loads(pickle.dumps(loss)) == loss == type(loss)()
     with pytest.raises(AttributeError):
         loss.curvature = 3.0
+
+
+# --- losses that are no function of <theta, x>, and penalties ---------------------------------------
+
+WIDTHS = pytest.mark.parametrize("width", [1e-3, 1.0, 40.0])
+
+
+def complex_step(function, theta, h=1e-30):
+    """Derivatives without cancellation: the imaginary part at theta + i h e_j, over h; last axis j."""
+    return np.stack([np.imag(function(theta + 1j * h * e)) / h for e in np.eye(theta.size)], axis=-1)
+
+
+@WIDTHS
+def test_smooth_distance_by_the_complex_step(width, rng):
+    X, theta, y, loss = rng.normal(size=(20, 3)), rng.normal(size=3), np.zeros(20), SmoothDistanceLoss(width)
+    assert isinstance(loss, SmoothLoss)
+
+    def values(point):
+        return np.sqrt(width**2 + ((point - X) ** 2).sum(axis=1))
+
+    def gradients(point):
+        return (point - X) / values(point)[:, np.newaxis]
+
+    np.testing.assert_allclose(loss.values(theta, X, y), values(theta), rtol=1e-14)
+    np.testing.assert_allclose(loss.gradients(theta, X, y), complex_step(values, theta), rtol=1e-12)
+    np.testing.assert_allclose(
+        loss.hessians(theta, X, y), complex_step(gradients, theta), rtol=1e-11, atol=1e-13
+    )
+
+
+@WIDTHS
+def test_smooth_distance_is_convex_and_its_constants_are_sharp(width, rng):
+    loss, domain = SmoothDistanceLoss(width), Domain("l2", labels="sign")
+    X, y = rng.normal(size=(200, 4)), rng.choice([-1.0, 1.0], 200)
+    X[0] = 0
+    for reach in (0.0, 1.0, 1e3, 1e9):
+        theta = reach * rng.normal(size=4)
+        slopes = np.linalg.norm(loss.gradients(theta, X, y), axis=1)
+        bends = np.linalg.eigvalsh(loss.hessians(theta, X, y))
+        assert slopes.max() <= loss.lipschitz(domain) * (1 + 1e-15)
+        assert bends.max() <= loss.smoothness(domain) * (1 + 1e-14)
+        # The exact eigenvalues: 1 / l across, width^2 / l^3 along the difference.
+        sizes = loss.values(theta, X, y)
+        np.testing.assert_allclose(bends[:, -1], 1 / sizes, rtol=1e-12)
+        smallest = width**2 / sizes**3
+        np.testing.assert_allclose(bends[:, 0], smallest, atol=1e-15 * float((1 / sizes).max()), rtol=1e-6)
+        if reach == 0:
+            np.testing.assert_array_equal(loss.hessians(theta, X, y)[0], np.eye(4) * loss.smoothness(domain))
+    assert slopes.max() == pytest.approx(loss.lipschitz(domain), rel=1e-12)
+
+
+def test_smooth_distance_ignores_labels_and_takes_whole_numbers(rng):
+    loss, X = SmoothDistanceLoss(), rng.integers(-3, 4, (6, 2))
+    for function in (loss.values, loss.gradients, loss.hessians):
+        expected = function(np.array([1.0, 2.0]), X.astype(float), np.ones(6))
+        np.testing.assert_array_equal(function([1, 2], X.astype(np.int8), -np.ones(6, dtype=int)), expected)
+    np.testing.assert_allclose(SmoothDistanceLoss(4).values([3], [[0]], [0]), [5.0])
+    # Nobody: empty answers of the right shape.
+    nobody = np.empty((0, 2)), np.empty(0)
+    assert loss.values([0.0, 0.0], *nobody).shape == (0,)
+    assert loss.gradients([0.0, 0.0], *nobody).shape == (0, 2)
+    assert loss.hessians([0.0, 0.0], *nobody).shape == (0, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (([0.0], [[1.0, 2.0]], [0.0]), ValueError, "features must have shape"),
+        (([[0.0, 0.0]], [[1.0, 2.0]], [0.0]), ValueError, "theta must have 1 dimension"),
+        (([0.0, 0.0], [1.0, 2.0], [0.0]), ValueError, "features must have shape"),
+        (([0.0, 0.0], [[1.0, 2.0]], [0.0, 1.0]), ValueError, "labels must have shape"),
+        (([0.0, 0.0], [[1.0, 2.0]], 1.0), ValueError, "labels must have shape"),
+        (([0.0, math.nan], [[1.0, 2.0]], [0.0]), ValueError, "theta must be finite"),
+        (([], np.empty((1, 0)), [0.0]), ValueError, "theta must have at least one entry"),
+        ((["a"], [[1.0]], [0.0]), TypeError, "theta must be numeric"),
+        (([0.0], [["a"]], [0.0]), TypeError, "features must be numeric"),
+    ],
+)
+def test_smooth_distance_refuses(arguments, error, message):
+    loss = SmoothDistanceLoss()
+    for function in (loss.values, loss.gradients, loss.hessians):
+        with pytest.raises(error, match=message):
+            function(*arguments)
+    with pytest.raises(TypeError, match="domain must be a Domain"):
+        loss.lipschitz("l2")
+    with pytest.raises(TypeError, match="domain must be a Domain"):
+        loss.smoothness(None)
+
+
+@WIDTHS
+def test_smooth_l1_by_the_complex_step_and_its_limits(width, rng):
+    weight, theta = 0.3, rng.normal(size=5)
+    penalty = SmoothL1Penalty(weight, width)
+    assert isinstance(penalty, Penalty)
+
+    def value(point):
+        return weight * np.sqrt(width**2 + point**2).sum()
+
+    def gradient(point):
+        return weight * point / np.sqrt(width**2 + point**2)
+
+    assert penalty.value(theta) == pytest.approx(value(theta), rel=1e-14)
+    np.testing.assert_allclose(penalty.gradient(theta), complex_step(value, theta), rtol=1e-12)
+    np.testing.assert_allclose(penalty.hessian(theta), complex_step(gradient, theta), rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(penalty.hessian(np.zeros(2)), np.eye(2) * (weight / width))
+    far = np.array([1e12, -1e12])
+    np.testing.assert_allclose(penalty.gradient(far), [weight, -weight])
+    bends = np.diag(penalty.hessian(far))
+    assert (bends > 0).all()
+    assert abs(penalty.value(theta) - weight * np.abs(theta).sum()) <= weight * width * theta.size
+
+
+def test_smooth_l1_takes_whole_numbers_and_refuses(rng):
+    penalty = SmoothL1Penalty(1, 4)
+    assert penalty.value([3, 0]) == 9.0
+    assert type(penalty.value(np.array([3, 0], dtype=np.int8))) is float
+    for function in (penalty.value, penalty.gradient, penalty.hessian):
+        with pytest.raises(ValueError, match="theta must be finite"):
+            function([math.nan])
+        with pytest.raises(ValueError, match="theta must have 1 dimension"):
+            function(3.0)
+        with pytest.raises(ValueError, match="theta must have at least one entry"):
+            function([])
+    for bad in (0.0, -1.0, math.nan, math.inf, 1e-200):
+        with pytest.raises(ValueError, match="weight"):
+            SmoothL1Penalty(bad, 1.0)
+        with pytest.raises(ValueError, match="width"):
+            SmoothL1Penalty(1.0, bad)
+        with pytest.raises(ValueError, match="width"):
+            SmoothDistanceLoss(bad)
+    for bad in (True, "1", None, [1.0]):
+        with pytest.raises(TypeError, match="width must be a real number"):
+            SmoothL1Penalty(1.0, bad)
+        with pytest.raises(TypeError, match="width must be a real number"):
+            SmoothDistanceLoss(bad)
+
+
+@pytest.mark.parametrize("thing", [SmoothDistanceLoss(0.5), SmoothL1Penalty(0.1, 0.2)])
+def test_smooth_losses_and_penalties_are_values(thing):
+    assert pickle.loads(pickle.dumps(thing)) == thing
+    with pytest.raises(AttributeError):
+        thing.width = 3.0

@@ -12,6 +12,7 @@ from scipy import integrate, stats
 from adaptive_dp.noise import (
     check_scale,
     gaussian,
+    goe,
     laplace,
     laplace_characteristic_function,
     laplace_log_density,
@@ -138,3 +139,58 @@ def test_exact_laws_refuse():
     for bad in (0.0, 1.0, -0.1, [0.5, 1.2]):
         with pytest.raises(ValueError, match="probability must lie strictly"):
             laplace_quantile(bad, 1.0)
+
+
+# --- symmetric matrices -----------------------------------------------------------------------------
+
+
+def test_goe_entries_have_the_laws_that_are_said(rng):
+    sigma, d = 0.7, 3
+    draws = np.stack([goe(sigma, d, rng) for _ in range(20_000)])
+    np.testing.assert_array_equal(draws, draws.transpose(0, 2, 1))
+    for i in range(d):
+        for j in range(i, d):
+            scale = sigma * (math.sqrt(2) if i == j else 1.0)
+            assert stats.kstest(draws[:, i, j], stats.norm(scale=scale).cdf).pvalue > 1e-3
+            assert stats.kstest(draws[:, i, j], stats.norm(scale=1.06 * scale).cdf).pvalue < 1e-3
+    upper = draws[:, *np.triu_indices(d)]
+    assert np.abs(np.corrcoef(upper, rowvar=False) - np.eye(6)).max() < 0.03
+
+
+def test_goe_is_isotropic_in_the_frobenius_norm(rng):
+    """||M||_F^2 / (2 sigma^2) is chi-squared with d (d + 1) / 2 degrees: what the Gaussian mechanism needs."""
+    d, sigma = 4, 2.5
+    norms = [float((goe(sigma, d, rng) ** 2).sum()) / (2 * sigma**2) for _ in range(5_000)]
+    assert stats.kstest(norms, stats.chi2(d * (d + 1) / 2).cdf).pvalue > 1e-3
+
+
+def test_goe_shapes_and_reproducibility():
+    one = goe(1, np.int64(1), np.random.default_rng(5))
+    assert one.shape == (1, 1)
+    assert one[0, 0] == pytest.approx(math.sqrt(2) * np.random.default_rng(5).normal())
+    a, b = (goe(2.0, 6, np.random.default_rng(5)) for _ in range(2))
+    np.testing.assert_array_equal(a, b)
+    np.testing.assert_allclose(goe(4.0, 6, np.random.default_rng(5)), 2 * a)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((0.0, 2), ValueError, "sigma must be positive"),
+        ((-1.0, 2), ValueError, "sigma must be positive"),
+        ((math.nan, 2), ValueError, "sigma must be finite"),
+        ((math.inf, 2), ValueError, "sigma must be finite"),
+        ((True, 2), TypeError, "sigma must be a real number"),
+        (([1.0], 2), TypeError, "sigma must be a real number"),
+        ((1.0, 0), ValueError, "dimension must be at least 1"),
+        ((1.0, 2.0), TypeError, "dimension must be an integer"),
+        ((1.0, True), TypeError, "dimension must be an integer"),
+    ],
+)
+def test_goe_refuses_before_it_draws(arguments, error, message, rng):
+    before = rng.bit_generator.state
+    with pytest.raises(error, match=message):
+        goe(*arguments, rng)
+    assert rng.bit_generator.state == before
+    with pytest.raises(TypeError, match="rng"):
+        goe(1.0, 2, 7)

@@ -9,11 +9,12 @@ import pytest
 from scipy import optimize, sparse
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from adaptive_dp.losses import LogisticLoss
+from adaptive_dp.losses import LogisticLoss, SmoothDistanceLoss, SmoothL1Penalty, weighted_gram
 from adaptive_dp.solvers import (
     BallMinimum,
     ball_certificate,
     logistic_regression,
+    minimise_newton,
     minimise_quadratic_in_ball,
     minimise_quadratic_in_ball_eigen,
     project_to_ball,
@@ -567,3 +568,122 @@ def test_a_vector_near_the_smallest_float_does_not_overflow():
         minimum = solve([[-1e8]], [1e-300], 2.0)
         assert minimum.theta == pytest.approx([2.0])
         assert minimum.multiplier == pytest.approx(1e8)
+
+
+# --- Newton's method --------------------------------------------------------------------------------
+
+
+def perturbed_logistic(X, y, lam, linear, offset=0.0):
+    """The sum of the losses + lam / 2 ||theta||^2 + <linear, theta> + offset, and its derivatives."""
+    loss = LogisticLoss()
+
+    def value(theta):
+        ridge = 0.5 * lam * float(theta @ theta)
+        return float(loss.value(X @ theta, y).sum()) + ridge + float(linear @ theta) + offset
+
+    def derivatives(theta):
+        u = X @ theta
+        gradient = loss.derivative(u, y) @ X + lam * theta + linear
+        return gradient, weighted_gram(X, loss.second_derivative(u, y)) + lam * np.eye(X.shape[1])
+
+    return value, derivatives
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0, 300.0])
+@pytest.mark.parametrize("offset", [0.0, 1e9])
+def test_newton_reaches_the_tolerance_on_a_sum_of_30_000_losses(noise, offset, rng):
+    """With the offset the value is rounded to 1e-7, and its last digits say nothing: the slope decides."""
+    X, y = logistic_data(rng, 30_000, 21)
+    value, derivatives = perturbed_logistic(X, y, 1.0, noise * rng.normal(size=21), offset)
+    fit = minimise_newton(value, derivatives, np.zeros(21))
+    assert np.linalg.norm(derivatives(fit.theta)[0]) == fit.gradient_norm <= 1e-10
+    assert fit.iterations < 25
+    assert fit.value == value(fit.theta)
+    np.testing.assert_array_equal(fit.hessian, derivatives(fit.theta)[1])
+    other = optimize.minimize(
+        lambda t: value(t) - offset, np.zeros(21), jac=lambda t: derivatives(t)[0], method="L-BFGS-B"
+    )
+    np.testing.assert_allclose(fit.theta, other.x, atol=0.05)
+    assert value(fit.theta) - offset <= other.fun + 1e-6
+
+
+def test_newton_in_the_sum_and_in_the_mean_agree_with_logistic_regression(rng):
+    X, y = logistic_data(rng, 3_000, 5)
+    fit = minimise_newton(*perturbed_logistic(X, y, 3.0, np.zeros(5)), np.ones(5), tolerance=1e-9)
+    mean = logistic_regression(X, y, 3.0 / 3_000)
+    np.testing.assert_allclose(fit.theta, mean.theta, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(fit.hessian, 3_000 * mean.hessian, rtol=1e-8)
+
+
+def test_newton_damps_where_the_full_step_diverges():
+    """sqrt(1 + t^2) + tiny ridge: from t = 10 the undamped step lands near -1000."""
+    fit = minimise_newton(
+        lambda t: math.hypot(1.0, t[0]) + 5e-9 * t[0] ** 2,
+        lambda t: (t / np.hypot(1.0, t) + 1e-8 * t, np.diag(np.hypot(1.0, t) ** -3.0 + 1e-8)),
+        [10],
+    )
+    assert abs(fit.theta[0]) <= 1e-10
+    assert fit.iterations > 2
+
+
+def test_newton_on_a_quadratic_takes_one_step(rng):
+    A, b = symmetric(rng, 6, "definite") + np.eye(6), rng.normal(size=6)
+    fit = minimise_newton(lambda t: objective(A, b, t), lambda t: (A @ t - b, A), np.zeros(6, dtype=int))
+    np.testing.assert_allclose(fit.theta, np.linalg.solve(A, b), rtol=1e-12)
+    assert fit.iterations == 1
+    # Where it starts at the minimum, it stays.
+    stay = minimise_newton(lambda t: objective(A, 0 * b, t), lambda t: (A @ t, A), np.zeros(6))
+    assert stay.iterations == 0
+
+
+def test_newton_on_a_smoothed_median_with_a_penalty(rng):
+    """A sum of losses that are no function of <theta, x>, plus a smoothed l1 norm, against scipy."""
+    X, y, lam = rng.normal(size=(400, 4)) + 2.0, np.zeros(400), 0.7
+    loss, penalty = SmoothDistanceLoss(0.05), SmoothL1Penalty(30.0, 0.01)
+
+    def value(t):
+        return float(loss.values(t, X, y).sum()) + penalty.value(t) + 0.5 * lam * float(t @ t)
+
+    def derivatives(t):
+        gradient = loss.gradients(t, X, y).sum(axis=0) + penalty.gradient(t) + lam * t
+        return gradient, loss.hessians(t, X, y).sum(axis=0) + penalty.hessian(t) + lam * np.eye(4)
+
+    fit = minimise_newton(value, derivatives, np.zeros(4))
+    assert fit.gradient_norm <= 1e-10
+    other = optimize.minimize(value, np.ones(4), jac=lambda t: derivatives(t)[0], method="BFGS")
+    np.testing.assert_allclose(fit.theta, other.x, atol=1e-4)
+    assert fit.value <= other.fun + 1e-9
+
+
+def test_newton_says_when_the_tolerance_is_not_reached(rng):
+    X, y = logistic_data(rng, 1_000, 3)
+    value, derivatives = perturbed_logistic(X, y, 1.0, np.full(3, 0.1))
+    with pytest.raises(RuntimeError, match="above the tolerance 1e-40"):
+        minimise_newton(value, derivatives, np.zeros(3), tolerance=1e-40)
+    # A slope without a minimum: x, with a Hessian that is nothing in double precision.
+    with pytest.raises(RuntimeError, match="above the tolerance 1e-10"):
+        minimise_newton(lambda t: float(t[0]), lambda t: (np.ones(1), np.zeros((1, 1))), [0.0])
+    # A gradient of the wrong sign: no step leads downhill.
+    with pytest.raises(RuntimeError, match="above the tolerance 1e-10"):
+        minimise_newton(lambda t: float(t @ t), lambda t: (-2 * t, np.eye(2)), [1.0, 1.0])
+
+
+def test_newton_refuses():
+    def value(t):
+        return float(t @ t)
+
+    def derivatives(t):
+        return 2 * t, 2 * np.eye(t.size)
+
+    for bad, error in (([], ValueError), (1.0, ValueError), ([math.nan], ValueError), (["a"], TypeError)):
+        with pytest.raises(error, match="start must"):
+            minimise_newton(value, derivatives, bad)
+    for bad, error in ((0.0, ValueError), (-1.0, ValueError), (math.nan, ValueError), (True, TypeError)):
+        with pytest.raises(error, match="tolerance must"):
+            minimise_newton(value, derivatives, [1.0], tolerance=bad)
+    with pytest.raises(ValueError, match=r"value\(start\) must be finite"):
+        minimise_newton(lambda _: math.nan, derivatives, [1.0])
+    with pytest.raises(ValueError, match=r"derivatives must return shapes \(2,\) and \(2, 2\)"):
+        minimise_newton(value, lambda t: (t, np.eye(3)), [1.0, 1.0])
+    with pytest.raises(ValueError, match="derivatives must be finite"):
+        minimise_newton(value, lambda t: (t * math.nan, np.eye(2)), [1.0, 1.0])
