@@ -1,0 +1,210 @@
+"""The privacy of objective perturbation: Kifer's calibration, corrected, and the sharper curves.
+
+Source: redberg2023, Theorem 2.2.5 (erratum 1) for the calibration; the curves are section S1 of the errata with
+the proof in the referee's report (one-dimensional reduction). Neighbours add or remove one record.
+
+Two numbers describe a generalised linear loss on a domain: mu = sup |f'| ||x|| / sigma, the size of one
+gradient beside the noise, and kappa = sup f'' ||x||^2 / lam, the size of one Hessian beside the ridge.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+from scipy.special import ndtr
+
+from adaptive_dp.accounting import gaussian_delta
+from adaptive_dp.losses import Loss, SmoothLoss
+from adaptive_dp.privacy import Domain, Guarantee, Neighbours, PrivacyCurve
+from adaptive_dp.validation import (
+    check_count,
+    check_ordinary,
+    check_positive,
+    check_probability,
+    check_real,
+)
+
+
+class Calibration(NamedTuple):
+    """Noise scale and ridge of objective perturbation."""
+
+    sigma: float
+    lam: float
+
+
+def kifer_calibration(*, epsilon: float, delta: float, slope: float, curvature: float) -> Calibration:
+    """Noise and ridge of redberg2023, Theorem 2.2.5 (Kifer et al. 2012), corrected.
+
+    sigma = slope sqrt(8 log(2/delta) + 4 epsilon) / epsilon and lam = 2 curvature / epsilon. The print gives
+    the *variance* for sigma (erratum 1): with small gradients that is far too little noise. Only for
+    generalised linear losses, or others whose Hessians have rank one: for full-rank Hessians the claim is false.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Wanted guarantee, add/remove.
+    slope : float
+        sup |f'| ||x||_2 over the domain: ``loss.lipschitz(domain, math.inf)``.
+    curvature : float
+        sup f'' ||x||_2^2: ``loss.smoothness(domain)``.
+    """
+    level, tail = check_ordinary("epsilon", epsilon), check_probability("delta", delta)
+    size, bend = check_ordinary("slope", slope), check_ordinary("curvature", curvature)
+    return Calibration(size * math.sqrt(8 * math.log(2 / tail) + 4 * level) / level, 2 * bend / level)
+
+
+def sharp_sigma(*, epsilon: float, delta: float, slope: float, curvature: float, lam: float) -> float:
+    """Smallest sigma whose :class:`LinearPerturbationCurve` is within (epsilon, delta), for any ``lam``.
+
+    The root is on the safe side: delta of the answer is at most ``delta``.
+    """
+    level, tail = check_ordinary("epsilon", epsilon), check_probability("delta", delta)
+    size = check_ordinary("slope", slope)
+    kappa = check_ordinary("curvature", curvature) / check_ordinary("lam", lam)
+
+    def enough(sigma: float) -> bool:
+        return LinearPerturbationCurve(size / sigma, kappa).delta(level) <= tail
+
+    if not enough(1e12 * size / level):
+        raise ValueError(
+            f"no noise reaches epsilon {level!r}: with lam {lam!r} the determinant alone may cost "
+            f"log(1 + curvature / lam) = {math.log1p(kappa):.6g}; take a larger lam"
+        )
+    low, high = 1e-12 * size / level, 1e12 * size / level
+    while high > low * (1 + 1e-12):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+@dataclass(frozen=True, slots=True)
+class LinearPerturbationCurve:
+    """delta as a function of epsilon for objective perturbation of a generalised linear loss, any lam > 0.
+
+    delta(epsilon) = max(A, B). A, where the record is absent from the data at hand, is 2 G(epsilon, mu) with the
+    Gaussian profile G (1 - 2 e^epsilon Phi(-mu) below mu^2 / 2): no curvature enters. B, where it is present, is
+    G(epsilon - log(1 + kappa), mu) from log(1 + kappa) on, and 2 Phi(mu) - 1 below.
+    """
+
+    mu: float
+    kappa: float
+
+    def __post_init__(self) -> None:
+        check_positive("mu", self.mu)
+        check_positive("kappa", self.kappa)
+
+    def delta(self, epsilon: float) -> float:
+        """Bound on the hockey-stick divergence at ``epsilon`` >= 0, both directions."""
+        level = _check_epsilon(epsilon)
+        absent = (
+            2 * float(gaussian_delta(level, self.mu))
+            if level >= self.mu**2 / 2
+            else 1 - 2 * math.exp(level) * float(ndtr(-self.mu))
+        )
+        rest = level - math.log1p(self.kappa)
+        present = float(gaussian_delta(rest, self.mu)) if rest >= 0 else 2 * float(ndtr(self.mu)) - 1
+        return max(absent, present)
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon (on the safe side) with ``self.delta(epsilon) <= delta``."""
+        start = math.log1p(self.kappa) + self.mu**2 / 2 + 1
+        return _smallest_epsilon(self, check_probability("delta", delta), start)
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothPerturbationCurve:
+    """The same for a general smooth loss in d dimensions: the whole noise vector and d eigenvalues enter.
+
+    The loss of either direction is at most d log(1 + kappa) + mu^2 / 2 + mu R with R ~ chi_d. Kifer's
+    calibration is *not* valid here (erratum 1): this is, and it is much dearer.
+    """
+
+    mu: float
+    kappa: float
+    dimension: int
+
+    def __post_init__(self) -> None:
+        check_positive("mu", self.mu)
+        check_positive("kappa", self.kappa)
+        check_count("dimension", self.dimension)
+
+    def delta(self, epsilon: float) -> float:
+        """E (1 - exp(epsilon - d log(1 + kappa) - mu^2 / 2 - mu R))_+, by quadrature."""
+        level = _check_epsilon(epsilon)
+        rest = level - self.dimension * math.log1p(self.kappa) - self.mu**2 / 2
+        law = stats.chi(self.dimension)
+        start = max(0.0, rest / self.mu)
+        stop = max(start, float(law.isf(1e-300))) + 1.0
+        # By parts, so that nothing cancels: the integrand's slope mu e^(rest - mu r) against the tail of R.
+        edges = np.linspace(start, stop, 129)
+        half = 0.5 * np.diff(edges)[:, np.newaxis]
+        nodes, weights = np.polynomial.legendre.leggauss(16)
+        r = edges[:-1, np.newaxis] + half * (1 + nodes)
+        part = float((half * weights * self.mu * np.exp(rest - self.mu * r) * law.sf(r)).sum())
+        floor = -math.expm1(rest) if rest < 0 else 0.0
+        return min(1.0, floor + part)
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon (on the safe side) with ``self.delta(epsilon) <= delta``."""
+        start = self.dimension * math.log1p(self.kappa) + self.mu**2 / 2 + 1
+        return _smallest_epsilon(self, check_probability("delta", delta), start)
+
+
+def perturbation_guarantee(
+    loss: Loss | SmoothLoss, domain: Domain, *, dimension: int, lam: float, sigma: float, delta: float
+) -> Guarantee:
+    """The ex-ante guarantee of objective perturbation with these parameters, add/remove, theta in R^d.
+
+    Infinite where the gradients of the loss are unbounded on the domain (squared loss).
+    """
+    linear = isinstance(loss, Loss)
+    slope = (
+        loss.lipschitz(domain, math.inf, dimension=dimension)
+        if isinstance(loss, Loss)
+        else loss.lipschitz(domain)
+    )
+    bend = loss.smoothness(domain, dimension=dimension) if isinstance(loss, Loss) else loss.smoothness(domain)
+    source = "redberg2023, Algorithm 1; errata, one-dimensional reduction" if linear else "redberg2023, C.5.1"
+    curve: PrivacyCurve | None = None
+    if math.isfinite(slope) and math.isfinite(bend):
+        mu, kappa = slope / sigma, bend / lam
+        curve = (
+            LinearPerturbationCurve(mu, kappa) if linear else SmoothPerturbationCurve(mu, kappa, dimension)
+        )
+    return Guarantee(
+        kind="ex-ante",
+        epsilon=math.inf if curve is None else curve.epsilon(delta),
+        delta=delta,
+        neighbours=Neighbours.ADD_REMOVE,
+        domain=domain,
+        source=source,
+        curve=curve,
+    )
+
+
+def _check_epsilon(epsilon: float) -> float:
+    level = check_real("epsilon", epsilon)
+    if level < 0:
+        raise ValueError(f"epsilon must be nonnegative, got {level!r}")
+    return level
+
+
+def _smallest_epsilon(curve: PrivacyCurve, delta: float, start: float) -> float:
+    """Bisection that ends on the side where the curve is at most ``delta``."""
+    if curve.delta(0.0) <= delta:
+        return 0.0
+    low, high = 0.0, start
+    while curve.delta(high) > delta:
+        low, high = high, 2 * high
+        if high > 1e12:
+            return math.inf
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        if not low < middle < high or high - low <= 1e-13 * high:
+            break
+        low, high = (low, middle) if curve.delta(middle) <= delta else (middle, high)
+    return high
