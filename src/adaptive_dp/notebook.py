@@ -26,7 +26,7 @@ figure under the cell, in the book it stands once, where the directive puts it.
 
 .. code-block:: python
 
-    notebook.glue_figure(plots.figure(draw, name="loss-by-accuracy", alt="..."))     # or plots.frames(...)
+    notebook.glue_figure(plots.figure(draw, name="loss-by-accuracy", alt="..."))     # or plots.frames, plots.hover
 
 .. code-block:: text
 
@@ -67,6 +67,7 @@ from collections.abc import Callable
 
 from adaptive_dp.plots.figure import Figure, check_name
 from adaptive_dp.plots.frames import Frames
+from adaptive_dp.plots.hover import Hover
 from adaptive_dp.plots.numbers import format_number
 from adaptive_dp.plots.table import Table
 
@@ -111,18 +112,18 @@ def glue(name: str | None = None, value: object = None, /, *, digits: int = 3, *
             store(key, text, display=False)
 
 
-def glue_figure(figure: Figure | Frames) -> None:
-    """Show a figure or slider under its cell and make it available to the page under its own name.
+def glue_figure(figure: Figure | Frames | Hover) -> None:
+    """Show a figure, with or without a slider or values, under its cell and make it available under its own name.
 
     Without MyST-NB it is shown and no more.
 
     Raises
     ------
     TypeError
-        If ``figure`` is neither a `plots.Figure` nor `plots.Frames`.
+        If ``figure`` is no `plots.Figure`, `plots.Frames` or `plots.Hover`.
     """
-    if not isinstance(figure, Figure | Frames):
-        raise TypeError(f"figure must be a Figure or Frames, got {type(figure).__name__}: {figure!r}")
+    if not isinstance(figure, Figure | Frames | Hover):
+        raise TypeError(f"figure must be a Figure, Frames or Hover, got {type(figure).__name__}: {figure!r}")
     _show_and_glue(figure.name, figure)
 
 
@@ -143,7 +144,7 @@ def glue_table(table: Table, name: str) -> None:
     _show_and_glue(check_name(name), table)
 
 
-def _show_and_glue(name: str, item: Figure | Frames | Table) -> None:
+def _show_and_glue(name: str, item: Figure | Frames | Hover | Table) -> None:
     store = _myst_nb_glue()
     if store is not None:
         store(name, item, display=True)

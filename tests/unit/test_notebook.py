@@ -22,6 +22,13 @@ def draw(axes, theme, factor=1.0):
 ALT = "A line that rises from the lower left corner to the upper right corner."
 FIGURE = plots.figure(draw, name="rising", alt=ALT)
 FRAMES = plots.frames(draw, [0.5, 1.0], name="steeper", alt=ALT, label="slope")
+HOVER = plots.hover(
+    draw,
+    pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0], "loss": [0.5, 1.0]}),
+    columns=["loss"],
+    name="told",
+    alt=ALT,
+)
 TABLE = plots.table(pd.DataFrame({"method": ["a"], "loss": [0.5]}), caption="Loss by method")
 
 
@@ -80,8 +87,14 @@ def test_the_text_role_shows_the_text_without_quotes(text):
 def test_figures_and_tables_are_shown_and_glued(glued):
     notebook.glue_figure(FIGURE)
     notebook.glue_figure(FRAMES)
+    notebook.glue_figure(HOVER)
     notebook.glue_table(TABLE, "losses")
-    assert glued == {"rising": (FIGURE, True), "steeper": (FRAMES, True), "losses": (TABLE, True)}
+    assert glued == {
+        "rising": (FIGURE, True),
+        "steeper": (FRAMES, True),
+        "told": (HOVER, True),
+        "losses": (TABLE, True),
+    }
 
 
 def test_only_figures_and_tables_can_be_placed(glued):
@@ -125,8 +138,10 @@ def test_outputs_are_the_ones_the_page_reads(monkeypatch):
     notebook.glue(loss=0.25)
     notebook.glue_figure(FIGURE)
     notebook.glue_figure(FRAMES)
+    notebook.glue_figure(HOVER)
     notebook.glue_table(TABLE, "losses")
     assert outputs["loss"] == {"application/papermill.record/text/plain": "'0.25'"}
     assert outputs["rising"] == {"text/plain": f"Figure rising: {ALT}", "text/html": FIGURE._repr_html_()}
     assert set(outputs["steeper"]) == {"text/plain", "text/html"}
+    assert outputs["told"] == {"text/plain": repr(HOVER), "text/html": HOVER._repr_html_()}
     assert set(outputs["losses"]) == {"text/plain", "text/html", "text/markdown"}

@@ -573,6 +573,319 @@ def quote_as_a_browser(text):
     return quote(text, safe="!~*'()")
 
 
+# --- points that tell their values --------------------------------------------------------------------
+
+CLOUD = pd.DataFrame(
+    {
+        "x": [0.1, 0.9, 0.1, 0.9, 0.5],
+        "y": [1.0, 1.0, 100.0, 100.0, 10.0],
+        "leverage": [0.5, 1e-9, -0.25, np.nan, 48_842.0],
+        "side": ["</script>", "a & <b>", '"', "\\", "'"],
+    },
+    index=[3, 17, 4, 8, 12],
+)
+
+
+def draw_cloud(axes, theme, shift=0.0):
+    axes.scatter(CLOUD["x"] + shift, CLOUD["y"], color=theme.colour(0), linewidths=0)
+    axes.set(xlabel="x", ylabel="y", xlim=(0, 1.2), yscale="log", ylim=(1, 200))
+
+
+def cloud(points=CLOUD, draw=draw_cloud, **changes):
+    arguments = {"columns": {"leverage": "leverage", "side": "side <i>"}, "point": "person", **changes}
+    return plots.hover(draw, points, **{"name": "cloud", "alt": ALT, **arguments})
+
+
+def moved(shift):
+    return CLOUD.assign(x=CLOUD["x"] + shift, leverage=CLOUD["leverage"] + shift)
+
+
+@functools.cache
+def moving_cloud(**changes):
+    arguments = {
+        "values": (0.0, 0.2, 0.2),
+        "columns": ("leverage",),
+        "label": "shift",
+        "alt": "A cloud of five points that the slider moves by {value} to the right.",
+        "name": "moving",
+        "point": "person",
+        **changes,
+    }
+    return plots.hover_frames(draw_cloud, arguments.pop("points", moved), **arguments)
+
+
+def drawn_places(svg):
+    """Where the markers of the first colour stand, in percent of the picture."""
+    width, height = (float(size) for size in re.search(r'viewBox="0 0 (\S+) (\S+)"', svg).groups())
+    marks = re.findall(rf'<use [^>]*x="(\S+)" y="(\S+)" style="fill: {plots.LIGHT.colours[0]}"', svg)
+    return [
+        100 * float(value) / side for mark in marks for value, side in zip(mark, (width, height), strict=True)
+    ]
+
+
+def script_data(text):
+    """What the last script of a page was given."""
+    script = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)[-1]
+    return json.loads(script[script.rindex("})(") + 3 : script.rindex(");")].replace("\\x3c", "<"))
+
+
+def test_the_ring_stands_where_the_picture_has_its_point():
+    shown = cloud()
+    (places,) = shown.places
+    assert len(places) == 2 * len(CLOUD)
+    # Both are rounded: the picture to 1/100 of a point, the places to 1/100 of a percent.
+    assert places == pytest.approx(drawn_places(shown.base.svg_light), abs=0.012)
+    assert 0 < min(places) < max(places) < 100
+    # From the upper left corner: the second point is right of the first, the third above it.
+    assert places[2] > places[0]
+    assert places[5] < places[1]
+
+
+def test_the_ring_follows_an_axes_of_fixed_aspect():
+    def square(axes, theme):
+        axes.scatter(CLOUD["x"], CLOUD["x"], color=theme.colour(0), linewidths=0)
+        axes.set(xlabel="x", ylabel="y", aspect="equal", xlim=(0, 1), ylim=(0, 1))
+
+    shown = cloud(CLOUD.assign(y=CLOUD["x"]), square, size=(5.0, 2.0))
+    assert shown.places[0] == pytest.approx(drawn_places(shown.base.svg_light), abs=0.02)
+
+
+def test_the_picture_is_the_one_of_a_figure():
+    shown = cloud()
+    assert shown.base == figure(draw_cloud, name="cloud")
+    assert shown.base._repr_html_() in shown._repr_html_()
+    assert (shown.name, shown.alt) == ("cloud", ALT)
+    assert repr(shown) == f"Hover cloud: {ALT} (5 points with leverage, side <i>)"
+
+
+def test_values_are_rounded_texts_and_cannot_end_the_script():
+    text = cloud()._repr_html_()
+    assert text.count("</script") == 1
+    assert script_data(text) == {
+        "headings": ["person 3", "person 17", "person 4", "person 8", "person 12"],
+        "names": ["leverage", "side <i>"],
+        "places": [list(cloud().places[0])],
+        "frames": [
+            [
+                0,
+                [
+                    ["0.5", "</script>"],
+                    ["1\u00a0×\u00a010⁻⁹", "a & <b>"],
+                    ["−0.25", '"'],
+                    ["–", "\\"],
+                    ["48,800", "'"],
+                ],
+            ]
+        ],
+    }
+    assert cloud(digits=5).texts[0][4][0] == "48,842"
+    assert cloud(columns=["side"], point="").headings[1] == "17"
+
+
+def test_points_are_within_reach_of_keys_and_voice_and_inert_without_script():
+    text = cloud()._repr_html_()
+    elements = Elements(text)
+    divs = elements.all("div")
+    (keys,) = [div for div in divs if "data-keys" in div]
+    assert (keys["role"], keys["tabindex"]) == ("application", "0")
+    assert keys["aria-label"] == "5 points with values. Move with the arrow keys."
+    assert keys["data-lm-suppress-shortcuts"] == "true"
+    assert [div["aria-live"] for div in divs if "data-spoken" in div] == ["polite"]
+    assert [div["aria-hidden"] for div in divs if "data-ring" in div or "data-panel" in div] == ["true"] * 2
+    for part in ("keys", "ring", "panel", "help"):
+        assert [("hidden" in div, "display" in div["style"]) for div in divs if f"data-{part}" in div] == [
+            (True, False)
+        ]
+    # The output may stand twice on a page.
+    assert not re.search(r'\sid="', text)
+    assert not re.search(r'(?:src|href)="(?:https?:)?//', text)
+
+
+def test_two_hundred_points_are_light_and_the_bytes_are_the_same():
+    people = pd.DataFrame(np.random.default_rng(1).uniform(size=(200, 6)), columns=list("xyabcd"))
+
+    def crowd(axes, theme):
+        plots.scatter(axes, theme, people["x"], people["y"])
+        axes.set(xlabel="x", ylabel="y")
+
+    first, second = (cloud(people, crowd, columns=list("abcd")) for _ in range(2))
+    assert first == second
+    text = first._repr_html_()
+    assert text == second._repr_html_()
+    assert len(text.encode("utf-8")) - len(first.base._repr_html_().encode("utf-8")) < 30_000
+
+
+def test_each_frame_has_places_and_values_of_its_own():
+    shown = moving_cloud()
+    plain = plots.frames(
+        draw_cloud, (0.0, 0.2, 0.2), label="shift", name="moving", alt=shown.alt.replace(" 0 ", " {value} ")
+    )
+    assert shown.base == plain
+    for place, (light, _) in zip(shown.places, plain.pictures, strict=True):
+        assert place == pytest.approx(drawn_places(light), abs=0.012)
+    data = script_data(shown._repr_html_())
+    # Places that stay the same are written once.
+    assert data["places"] == [list(shown.places[0]), list(shown.places[1])]
+    assert [frame[0] for frame in data["frames"]] == [0, 1, 1]
+    assert [frame[1][0] for frame in data["frames"]] == [["0.5"], ["0.7"], ["0.7"]]
+    Elements(shown._repr_html_())
+
+
+def test_frames_may_be_described_and_named_by_their_value():
+    shown = moving_cloud(
+        alt=lambda shift: f"A cloud of five points that the slider moves by {100 * shift:g} %.",
+        text=lambda shift: f"{100 * shift:g} %",
+    )
+    assert shown.base.texts == ("0 %", "20 %", "20 %")
+    assert shown.base.alts[1] == "A cloud of five points that the slider moves by 20 %."
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"points": CLOUD.to_numpy()}, TypeError, "points must be a pandas.DataFrame, got ndarray"),
+        ({"points": CLOUD[:0]}, ValueError, "points must have at least one row"),
+        ({"columns": ["weight"]}, ValueError, "points has no column 'weight'"),
+        ({"x": "z"}, ValueError, "points has no column 'z'"),
+        ({"columns": []}, ValueError, "columns must name at least one"),
+        ({"columns": "side"}, TypeError, "columns must be a list of columns, got the text 'side'"),
+        ({"points": CLOUD.assign(x=np.nan)}, ValueError, r"points\['x'\] must be finite, got .*nan"),
+        ({"y": "side"}, TypeError, r"points\['side'\] must be numeric"),
+        ({"points": CLOUD.assign(x=1.3)}, ValueError, r"inside the axes, got \(1.3, 1\) at 3"),
+        ({"points": CLOUD.assign(y=-1.0)}, ValueError, r"inside the axes, got \(0.1, -1\) at 3"),
+        ({"points": CLOUD.set_axis([1, 2, 3, 2, 4])}, ValueError, "index without repetition, got 2 twice"),
+        ({"points": CLOUD.assign(side=[[1]] * 5)}, TypeError, "must be a number or text, got list"),
+        ({"digits": 7}, ValueError, "digits must be at most 6"),
+        ({"alt": "Points."}, ValueError, "alt must say"),
+        ({"name": "A B"}, ValueError, "name must be"),
+    ],
+)
+def test_bad_points_are_refused(changes, error, message):
+    with pytest.raises(error, match=message):
+        cloud(**changes)
+
+
+def test_bad_frames_of_points_are_refused():
+    with pytest.raises(ValueError, match=r"same index in all frames, it differs at 0\.2"):
+        moving_cloud(points=lambda shift: moved(shift) if shift == 0 else moved(shift)[::-1])
+    with pytest.raises(ValueError, match="at least two frames"):
+        moving_cloud(values=(0.0,))
+
+
+ACT = """
+window.addEventListener("load", function () {
+  var log = [];
+  function note(root) {
+    var panel = root.querySelector("[data-panel]"), ring = root.querySelector("[data-ring]");
+    var stage = root.querySelector("[data-stage]").getBoundingClientRect(), box = panel.getBoundingClientRect();
+    var image = root.querySelector("img").getBoundingClientRect(), dot = ring.getBoundingClientRect();
+    log.push({
+      text: panel.hidden ? "" : Array.from(panel.children, function (line) {
+        return Array.from(line.children, function (part) { return part.textContent; }).join("=");
+      }).join("|"),
+      spoken: root.querySelector("[data-spoken]").textContent,
+      inside: box.left >= stage.left && box.right <= stage.right + 1 && box.top >= stage.top &&
+        box.bottom <= stage.bottom + 1,
+      covers: box.left < dot.right && box.right > dot.left && box.top < dot.bottom && box.bottom > dot.top,
+      ring: [100 * ((dot.left + dot.right) / 2 - image.left) / image.width,
+             100 * ((dot.top + dot.bottom) / 2 - image.top) / image.height]
+    });
+  }
+  function point(root, kind, at, type) {
+    var image = root.querySelector("img"), box = image.getBoundingClientRect();
+    image.dispatchEvent(new PointerEvent(kind, {bubbles: true, pointerType: type || "mouse",
+      clientX: box.left + box.width * at[0] / 100 + 5, clientY: box.top + box.height * at[1] / 100 - 5}));
+    note(root);
+  }
+  function press(root, key) {
+    root.querySelector("[data-keys]").dispatchEvent(new KeyboardEvent("keydown", {key: key, bubbles: true}));
+    note(root);
+  }
+  STEPS
+  document.body.dataset.log = JSON.stringify(log);
+  document.body.dataset.focus = String(document.activeElement.hasAttribute("data-keys"));
+});
+"""
+
+
+def browse(tmp_path, body, steps):
+    """Log of a page on which the steps were taken, and its document."""
+    page = tmp_path / "page.html"
+    script = f"<script>{ACT.replace('STEPS', steps)}</script>"
+    page.write_text(f"<!doctype html><meta charset=utf-8><body>{body}{script}</body>", "utf-8")
+    command = [
+        CHROMIUM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-background-networking",
+        f"--user-data-dir={tmp_path / 'profile'}",
+        "--dump-dom",
+        page.as_uri(),
+    ]
+    dom = subprocess.run(command, capture_output=True, timeout=50, check=True).stdout.decode("utf-8")
+    log = json.loads(html.unescape(re.search(r'data-log="([^"]*)"', dom)[1]))
+    return log, dom
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a browser")
+def test_points_answer_to_pointer_and_keys_in_a_browser(tmp_path):
+    shown = cloud()
+    places = [list(shown.places[0][2 * point : 2 * point + 2]) for point in range(5)]
+    steps = f"""
+      var roots = document.querySelectorAll('[data-hover="cloud"]'), first = roots[0], second = roots[1];
+      var places = {json.dumps(places)};
+      places.forEach(function (at) {{ point(second, "pointermove", at); }});
+      point(second, "pointermove", [50, 90]);
+      point(first, "pointermove", places[0], "touch");
+      point(first, "click", places[0], "touch");
+      point(first, "pointermove", places[1]);
+      point(first, "pointermove", [50, 90]);
+      ["ArrowRight", "ArrowLeft", "ArrowLeft", "End", "ArrowDown", "a", "PageUp", "Escape", "ArrowUp"].forEach(
+        function (key) {{ press(first, key); }});
+      point(first, "click", [50, 90]);
+    """
+    log, dom = browse(tmp_path, 2 * shown._repr_html_(), steps)
+    panels = [
+        f"{heading}|leverage={leverage}|side <i>={side}"
+        for heading, (leverage, side) in zip(shown.headings, shown.texts[0], strict=True)
+    ]
+    expected = [*range(5), None, None, 0, 1, 0, 1, 0, 0, 4, 4, 4, 0, None, 4, None]
+    assert [entry["text"] for entry in log] == ["" if at is None else panels[at] for at in expected]
+    for at, entry in zip(expected, log, strict=True):
+        if at is not None:
+            assert entry["ring"] == pytest.approx(places[at], abs=0.3), "a pixel and a half"
+            assert entry["inside"]
+            assert not entry["covers"]
+    # The pointer's way is silent, a tap and a key are not.
+    assert {entry["spoken"] for entry in log[:7]} == {""}
+    assert log[7]["spoken"] == log[8]["spoken"] == "person 3: leverage 0.5, side <i> </script>"
+    assert log[10]["spoken"].startswith("person 17: leverage 1\u00a0×")
+    assert log[-1]["spoken"] == ""
+    assert 'data-focus="true"' in dom
+    assert not re.search(r"<div data-(?:keys|help)[^>]*hidden", dom)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a browser")
+def test_a_chosen_point_stays_while_the_slider_moves_in_a_browser(tmp_path):
+    shown = moving_cloud()
+    steps = f"""
+      var root = document.querySelector('[data-hover="moving"]'), slider = root.querySelector("input");
+      point(root, "click", {json.dumps(list(shown.places[0][2:4]))});
+      slider.value = 1;
+      slider.dispatchEvent(new Event("input", {{bubbles: true}}));
+      note(root);
+    """
+    log, _ = browse(tmp_path, shown._repr_html_(), steps)
+    assert [entry["text"] for entry in log] == [
+        "person 17|leverage=1\u00a0×\u00a010⁻⁹",
+        "person 17|leverage=0.2",
+    ]
+    for entry, places in zip(log, shown.places, strict=False):
+        assert entry["ring"] == pytest.approx(places[2:4], abs=0.3)
+    assert log[1]["spoken"] == "person 17: leverage 0.2"
+
+
 # --- tables and numbers ------------------------------------------------------------------------------
 
 ROWS = pd.DataFrame(

@@ -28,6 +28,7 @@ from adaptive_dp.plots.drawings import (
 )
 from adaptive_dp.plots.figure import SITE_CSS, Figure, figure
 from adaptive_dp.plots.frames import Frames, frames
+from adaptive_dp.plots.hover import Hover, hover, hover_frames
 from adaptive_dp.plots.numbers import format_number
 from adaptive_dp.plots.table import Table, table
 from adaptive_dp.plots.theme import DARK, LIGHT, Theme, contrast_ratio
@@ -38,6 +39,7 @@ __all__ = [
     "SITE_CSS",
     "Figure",
     "Frames",
+    "Hover",
     "Table",
     "Theme",
     "baseline",
@@ -49,6 +51,8 @@ __all__ = [
     "format_number",
     "frames",
     "histogram",
+    "hover",
+    "hover_frames",
     "legend",
     "log_axis",
     "scatter",

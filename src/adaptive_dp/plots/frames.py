@@ -69,11 +69,15 @@ class Frames:
     pictures: tuple[tuple[str, str], ...]
 
     def _repr_html_(self) -> str:
+        return self.below(picture(*self.pictures[0], self.alts[0]))
+
+    def below(self, stage: str) -> str:
+        """HTML of the slider below ``stage``, which holds the picture of the first frame and perhaps more."""
         control, label = f"frames-{self.name}", html.escape(self.label, quote=True)
         # The controls stay hidden until the script runs: without it the first frame stands alone.
         return (
             f'<div class="figure-frames" data-frames="{self.name}">'
-            f"{picture(*self.pictures[0], self.alts[0])}"
+            f"{stage}"
             f'<div data-controls hidden><label for="{control}">{label}: </label>'
             f'<input type="range" id="{control}" min="0" max="{len(self.texts) - 1}" step="1" value="0" '
             f'aria-valuetext="{html.escape(self.texts[0], quote=True)}" '
@@ -89,7 +93,7 @@ class Frames:
             for text, alt, pair in zip(self.texts, self.alts, self.pictures, strict=True)
         ]
         script = _SCRIPT.replace("NAME", self.name)
-        return script.replace("PARTS, FRAMES", f"{_literal(list(parts))}, {_literal(shown)}")
+        return script.replace("PARTS, FRAMES", f"{literal(list(parts))}, {literal(shown)}")
 
     def __repr__(self) -> str:
         return f"Frames {self.name}: {self.label} from {self.texts[0]} to {self.texts[-1]}. {self.alts[0]}"
@@ -100,7 +104,7 @@ def _split(svg: str, parts: dict[str, int]) -> list[int]:
     return [parts.setdefault(part, len(parts)) for part in _CHANGING.split(svg) if part]
 
 
-def _literal(value: object) -> str:
+def literal(value: object) -> str:
     """A JavaScript literal that cannot end the script element around it."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).replace("<", "\\x3c")
 
