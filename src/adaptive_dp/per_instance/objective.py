@@ -105,7 +105,7 @@ class LinearRecords(Records):
 
     @property
     def gradient_l1_norms(self) -> FloatArray:  # noqa: D102
-        return np.abs(self.slopes) * np.abs(self.features).sum(axis=1)
+        return np.asarray(np.abs(self.slopes) * np.abs(self.features).sum(axis=1))
 
     @property
     def hessian_norms(self) -> FloatArray:  # noqa: D102
