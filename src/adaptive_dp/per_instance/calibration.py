@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 
 from adaptive_dp.accounting import gaussian_delta
 from adaptive_dp.losses import Loss, SmoothLoss
@@ -103,7 +103,8 @@ class LinearPerturbationCurve:
         absent = (
             2 * float(gaussian_delta(level, self.mu))
             if level >= self.mu**2 / 2
-            else 1 - 2 * math.exp(level) * float(ndtr(-self.mu))
+            # Together in the exponent: exp(epsilon) alone overflows where mu is large.
+            else -math.expm1(math.log(2) + level + float(log_ndtr(-self.mu)))
         )
         rest = level - math.log1p(self.kappa)
         present = float(gaussian_delta(rest, self.mu)) if rest >= 0 else 2 * float(ndtr(self.mu)) - 1
@@ -138,7 +139,8 @@ class SmoothPerturbationCurve:
         rest = level - self.dimension * math.log1p(self.kappa) - self.mu**2 / 2
         law = stats.chi(self.dimension)
         start = max(0.0, rest / self.mu)
-        stop = max(start, float(law.isf(1e-300))) + 1.0
+        # Beyond, the tail of R or the exponential is below the floats; for a large mu all happens near the start.
+        stop = min(max(start, float(law.isf(1e-300))) + 1.0, start + 750.0 / self.mu)
         # By parts, so that nothing cancels: the integrand's slope mu e^(rest - mu r) against the tail of R.
         edges = np.linspace(start, stop, 129)
         half = 0.5 * np.diff(edges)[:, np.newaxis]
