@@ -210,9 +210,15 @@ def _terms(
         relative = records.relative_eigenvalues(point.factor)
         terms.determinant[block] = -log_determinant(relative, sign)
         if sign < 0:
-            _refine_removals(point, features[block], labels[block], relative, terms.determinant[block])
-        terms.gradient[block] = 0.5 * (records.gradient_norms / sigma) ** 2
-        terms.inner[block] = sign * records.inner_products(point.gradient / sigma) / sigma
+            _refine_removals(point, features, labels, block, relative, terms.determinant)
+        with np.errstate(over="ignore", invalid="ignore"):  # asked below
+            terms.gradient[block] = 0.5 * (records.gradient_norms / sigma) ** 2
+            terms.inner[block] = sign * records.inner_products(point.gradient / sigma) / sigma
+    if not np.isfinite(terms.gradient + terms.inner).all():
+        raise ValueError(
+            f"theta is so large (an entry of {np.abs(point.theta).max():.3g}) beside sigma = {sigma:.3g} that losses "
+            "overflow"
+        )
     return terms
 
 
@@ -220,14 +226,15 @@ def _refine_removals(
     point: ObjectiveAt,
     features: FloatArray,
     labels: FloatArray,
+    block: slice,
     relative: FloatArray,
     determinant: FloatArray,
 ) -> None:
     """Recompute -log det(I - H^-1 A) as log det(I + (H - A)^-1 A) where the first form cancels; in place."""
-    for i in np.flatnonzero(relative.max(axis=1) > LARGE_LEVERAGE):
+    for i in block.start + np.flatnonzero(relative.max(axis=1) > LARGE_LEVERAGE):
         one = point.records(features[i : i + 1], labels[i : i + 1])
         try:
-            factor = cholesky(_without(point, features[i], labels[i]), lower=True, check_finite=False)
+            factor = _factor_without(point, features[i], labels[i])
         except LinAlgError:
             raise ValueError(
                 f"the Hessian without record {i} is singular to rounding: lam = {point.objective.lam:.3g} is too "
@@ -236,15 +243,16 @@ def _refine_removals(
         determinant[i] = log_determinant(one.relative_eigenvalues(factor), +1)[0]
 
 
-def _without(point: ObjectiveAt, x: FloatArray, y: float) -> FloatArray:
-    """H - A computed from the other records, not by subtraction: lam may be far below the curvature of A."""
-    people, loss = point.objective.people, point.objective.loss
+def _factor_without(point: ObjectiveAt, x: FloatArray, y: float) -> FloatArray:
+    """Factor of H - A from the other records, not by subtraction: lam may be far below the curvature of A."""
+    people, objective = point.objective.people, point.objective
     same = (people.features == x).all(axis=1) & (people.labels == y)
     keep = np.ones(people.rows, dtype=bool)
     keep[np.flatnonzero(same)[0]] = False
     if keep.any():
-        rest = Objective(people.take(keep), loss, point.objective.lam, point.objective.penalty)
-        return rest.derivatives(point.theta)[1]
-    hessian = point.objective.lam * np.eye(point.theta.size)
-    penalty = point.objective.penalty
-    return hessian if penalty is None else hessian + penalty.hessian(point.theta)
+        rest = Objective(people.take(keep), objective.loss, objective.lam, objective.penalty)
+        return rest.factor(point.theta, rest.derivatives(point.theta)[1])
+    hessian = objective.lam * np.eye(point.theta.size)
+    if objective.penalty is not None:
+        hessian += objective.penalty.hessian(point.theta)
+    return np.asarray(cholesky(hessian, lower=True, check_finite=False))

@@ -14,6 +14,7 @@ is outside its theorems; the solver goes on to a gradient norm below 1e-10 or ra
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, qr, solve_triangular
 
 from adaptive_dp.datasets.dataset import Dataset
 from adaptive_dp.losses import Loss, Penalty, SmoothLoss, row_blocks, weighted_gram
@@ -41,6 +42,10 @@ from adaptive_dp.validation import (
 TOLERANCE = 1e-10
 # Hessians of a general loss are visited in blocks of about this many entries.
 HESSIAN_ENTRIES = 1 << 20
+# Ratio of the least to the largest eigenvalue of a Hessian above which its Cholesky factor is accurate enough, and the
+# ratio (of the factor's singular values, where it comes from the rows) below which nothing is.
+WELL_CONDITIONED = 1e-5
+SINGULAR = 1e-9
 
 
 class Records(ABC):
@@ -275,16 +280,53 @@ class Objective:
         gradient, hessian = self.derivatives(point)
         if not (np.isfinite(gradient).all() and np.isfinite(hessian).all()):
             raise ValueError(
-                f"theta is so large (norm {np.linalg.norm(point):.3g}) that derivatives overflow"
+                f"theta is so large (an entry of {np.abs(point).max():.3g}) that derivatives overflow"
             )
         try:
-            factor = cholesky(hessian, lower=True, check_finite=False)
+            factor = self.factor(point, hessian)
         except LinAlgError:
             raise ValueError(
                 f"the Hessian at theta is singular to rounding: lam = {self.lam:.3g} is too small beside the "
                 "curvature of the data"
             ) from None
         return ObjectiveAt(self, point, gradient, hessian, factor)
+
+    def factor(self, theta: FloatArray, hessian: FloatArray) -> FloatArray:
+        """Lower triangular L, positive on the diagonal, with L L' = ``hessian``, the Hessian at ``theta``.
+
+        Adding up X' diag(f'') X rounds it by about 1e-16 of its largest eigenvalue, which is all there is where lam
+        is that small and the data leave a direction free: leverages would then be wrong without any sign of it. For
+        a badly conditioned Hessian of a generalised linear loss L comes from a QR decomposition of the rows instead,
+        whose error grows with the root of the condition only.
+
+        Raises
+        ------
+        scipy.linalg.LinAlgError
+            The Hessian is singular to rounding: leverages would have fewer than about six digits.
+        """
+        spectrum = np.linalg.eigvalsh(hessian)
+        if spectrum[0] >= WELL_CONDITIONED * spectrum[-1]:
+            return np.asarray(cholesky(hessian, lower=True, check_finite=False))
+        if not isinstance(self.loss, Loss):
+            if spectrum[0] < SINGULAR * spectrum[-1]:
+                raise LinAlgError("singular to rounding")
+            return np.asarray(cholesky(hessian, lower=True, check_finite=False))
+        features, labels = self.people.features, self.people.labels
+        root = math.sqrt(self.lam) * np.eye(self.columns)
+        if self.penalty is not None:
+            weights, basis = np.linalg.eigh(self.penalty.hessian(theta))
+            extra = np.sqrt(np.maximum(weights, 0.0))[:, np.newaxis] * basis.T
+            root = qr(np.vstack([root, extra]), mode="r", check_finite=False)[0][: self.columns]
+        for rows in row_blocks(self.people.rows, self.columns):
+            block = features[rows]
+            curvatures = self.loss.second_derivative(block @ theta, labels[rows])
+            stacked = np.vstack([root, np.sqrt(curvatures)[:, np.newaxis] * block])
+            root = qr(stacked, mode="r", check_finite=False, overwrite_a=True)[0][: self.columns]
+        sizes = np.linalg.svd(root, compute_uv=False)
+        if sizes[-1] < SINGULAR * sizes[0]:
+            raise LinAlgError("singular to rounding")
+        signs = np.where(np.diag(root) < 0, -1.0, 1.0)
+        return np.asarray((signs[:, np.newaxis] * root).T)
 
     def minimise(self, linear: ArrayLike | None = None, *, tolerance: float = TOLERANCE) -> NewtonFit:
         """Exact argmin of J(theta; D) + b'theta.
