@@ -18,7 +18,7 @@ from scipy import stats
 from scipy.special import ndtri
 
 from adaptive_dp.per_instance.objective import Records
-from adaptive_dp.validation import FloatArray, check_count, check_ordinary, check_probability
+from adaptive_dp.validation import FloatArray, check_choice, check_count, check_ordinary, check_probability
 
 
 class Scope(StrEnum):
@@ -27,6 +27,11 @@ class Scope(StrEnum):
     ONE = "one person fixed before the release"
     MANY = "a number of people fixed before the release"
     EVERYONE = "everybody at once, also records chosen after the release"
+
+
+def check_scope(scope: Scope | str) -> Scope:
+    """Return ``scope`` as a :class:`Scope`; its text is accepted as well."""
+    return Scope(check_choice("scope", scope, tuple(Scope)))
 
 
 def determinant_bound(records: Records, *, lam: float) -> FloatArray:
@@ -84,12 +89,13 @@ def inner_product_width(
     tail = check_probability("rho", rho)
     columns = check_count("dimension", dimension)
     chi = float(stats.chi.isf(tail, columns))
-    if Scope(scope) is Scope.EVERYONE or not fixed_direction:
+    chosen = check_scope(scope)
+    if chosen is Scope.EVERYONE or not fixed_direction:
         # Both norms of e are bounded at once: by the Gaussian correlation inequality (Royen 2014) two symmetric
         # convex events that fail with probability 1 - sqrt(1 - rho) each fail together with at most rho.
         each = -math.expm1(0.5 * math.log1p(-tail))
         return Width(l2=float(stats.chi.isf(each, columns)), l1=largest_normal_quantile(each, columns))
-    share = tail / check_count("people", people) if Scope(scope) is Scope.MANY else tail
+    share = tail / check_count("people", people) if chosen is Scope.MANY else tail
     return Width(l2=min(normal_quantile(share), chi))
 
 

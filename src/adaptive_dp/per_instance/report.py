@@ -20,10 +20,11 @@ from scipy.linalg import cholesky
 
 from adaptive_dp import goe
 from adaptive_dp.accounting import GaussianCurve, compose_gaussian, gaussian_epsilon
-from adaptive_dp.losses import Loss, SmoothLoss
+from adaptive_dp.losses import Loss, SmoothLoss, check_parameter
 from adaptive_dp.per_instance.bounds import (
     Scope,
     Width,
+    check_scope,
     determinant_bound,
     inner_product_width,
     normal_quantile,
@@ -34,7 +35,6 @@ from adaptive_dp.per_instance.objective import (
     Objective,
     Records,
     check_loss_of,
-    check_theta,
     check_vector,
     is_linear,
     record_blocks,
@@ -100,8 +100,11 @@ class NoisyHessian:
         object.__setattr__(self, "spectrum", spectrum)
         object.__setattr__(self, "basis", basis)
 
-    def lower_bounds(self) -> FloatArray:
-        """Spectra (k, d), in the eigenbasis of the noisy matrix, of positive definite M_k <= H."""
+    def lower_bounds(self, grid: int = FAMILY) -> FloatArray:
+        """Spectra (k, d), in the eigenbasis of the noisy matrix, of positive definite M_k <= H.
+
+        ``grid`` members of the family are taken at equal distances, beside those that the printed rules use.
+        """
         e, t, floor = self.spectrum, self.noise_bound, self.floor
         if self.rule == "three-halves":
             found = e[np.newaxis] * (2 / 3)
@@ -110,19 +113,22 @@ class NoisyHessian:
             if floor < 2 * t:
                 found = (e[np.newaxis] + t) * (floor / (floor + 2 * t))
         else:
-            w = np.linspace(0.0, 1.0, FAMILY)[:, np.newaxis]
+            # The printed rules are the members 2/3, floor / (floor + t) and floor / (floor + 2 t), which no grid
+            # would meet: with them among the weights the minimum is never above a printed bound.
+            printed = [2 / 3, floor / (floor + t), floor / (floor + 2 * t)]
+            w = np.concatenate([printed, np.linspace(0.0, 1.0, grid)])[:, np.newaxis]
             found = w * (e - t) + (1 - w) * floor
         found = found[(found > 0).all(axis=1)]
         return np.vstack([np.full(e.size, floor), found])
 
     def relative_upper(self, records: Records) -> FloatArray:
         """Upper bounds of the eigenvalues of H^-1 A, (m, r): the best member of the family for each record."""
-        spectra = self.lower_bounds()
         if isinstance(records, LinearRecords):
             squares = (records.features @ self.basis) ** 2
-            return np.asarray(records.curvatures * (squares @ (1 / spectra).T).min(axis=1))[:, np.newaxis]
+            found = (squares @ (1 / self.lower_bounds()).T).min(axis=1)
+            return np.asarray(records.curvatures * found)[:, np.newaxis]
         best: FloatArray | None = None
-        for spectrum in spectra[:: max(1, (len(spectra) - 1) // FAMILY_GENERAL)]:
+        for spectrum in self.lower_bounds(FAMILY_GENERAL):
             relative = records.relative_eigenvalues(_factor(self.basis, spectrum))
             if best is None:
                 best = relative
@@ -377,7 +383,7 @@ def data_independent_report(
         sigma=scale,
         rho=tail,
         confidence=1 - tail,
-        scope=Scope(scope),
+        scope=check_scope(scope),
         people=count,
         width=inner_product_width(
             tail, scope=scope, dimension=point.size, people=count, fixed_direction=is_linear(loss)
@@ -579,14 +585,13 @@ def published(release: Release[Value]) -> Value:
 
 def _published(theta: ArrayLike | Release[FloatArray]) -> FloatArray:
     value = published(theta) if isinstance(theta, Release) else theta
-    vector = as_finite_array("theta", value, ndim=1)
-    return check_theta(vector, vector.size)
+    return check_parameter(value)
 
 
 def _check_scope(scope: Scope, people: int) -> int:
     """Return the number of people, refusing one that ``scope`` would ignore."""
     count = check_count("people", people)
-    if Scope(scope) is not Scope.MANY and count != 1:
+    if check_scope(scope) is not Scope.MANY and count != 1:
         raise ValueError(f"people must be left at 1 unless scope is Scope.MANY, got {count}")
     return count
 
