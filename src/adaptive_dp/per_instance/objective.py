@@ -312,16 +312,16 @@ class Objective:
                 raise LinAlgError("singular to rounding")
             return np.asarray(cholesky(hessian, lower=True, check_finite=False))
         features, labels = self.people.features, self.people.labels
-        root = math.sqrt(self.lam) * np.eye(self.columns)
+        root: FloatArray = math.sqrt(self.lam) * np.eye(self.columns)
         if self.penalty is not None:
             weights, basis = np.linalg.eigh(self.penalty.hessian(theta))
             extra = np.sqrt(np.maximum(weights, 0.0))[:, np.newaxis] * basis.T
-            root = qr(np.vstack([root, extra]), mode="r", check_finite=False)[0][: self.columns]
+            root = np.asarray(qr(np.vstack([root, extra]), mode="r", check_finite=False)[0][: self.columns])
         for rows in row_blocks(self.people.rows, self.columns):
             block = features[rows]
             curvatures = self.loss.second_derivative(block @ theta, labels[rows])
             stacked = np.vstack([root, np.sqrt(curvatures)[:, np.newaxis] * block])
-            root = qr(stacked, mode="r", check_finite=False, overwrite_a=True)[0][: self.columns]
+            root = np.asarray(qr(stacked, mode="r", check_finite=False, overwrite_a=True)[0][: self.columns])
         sizes = np.linalg.svd(root, compute_uv=False)
         if sizes[-1] < SINGULAR * sizes[0]:
             raise LinAlgError("singular to rounding")
