@@ -607,6 +607,18 @@ def test_newton_reaches_the_tolerance_on_a_sum_of_30_000_losses(noise, offset, r
     assert value(fit.theta) - offset <= other.fun + 1e-6
 
 
+def test_newton_does_not_trust_the_last_digits_of_the_value(rng):
+    """Where large terms cancel in the value, its error is far above its own last place; the gradient is still good."""
+    X, y = logistic_data(rng, 3_000, 8)
+    value, derivatives = perturbed_logistic(X, y, 1.0, 30.0 * rng.normal(size=8))
+    clean = minimise_newton(value, derivatives, np.zeros(8))
+    errors = np.random.default_rng(3)
+    for _ in range(20):
+        fit = minimise_newton(lambda t: value(t) + 1e-6 * errors.normal(), derivatives, np.zeros(8))
+        assert fit.gradient_norm <= 1e-10
+        np.testing.assert_allclose(fit.theta, clean.theta, atol=1e-10)
+
+
 def test_newton_in_the_sum_and_in_the_mean_agree_with_logistic_regression(rng):
     X, y = logistic_data(rng, 3_000, 5)
     fit = minimise_newton(*perturbed_logistic(X, y, 3.0, np.zeros(5)), np.ones(5), tolerance=1e-9)
