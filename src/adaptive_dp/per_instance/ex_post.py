@@ -211,14 +211,15 @@ def _terms(
         terms.determinant[block] = -log_determinant(relative, sign)
         if sign < 0:
             _refine_removals(point, features, labels, block, relative, terms.determinant)
-        with np.errstate(over="ignore", invalid="ignore"):  # asked below
+        with np.errstate(over="ignore", invalid="ignore"):
             terms.gradient[block] = 0.5 * (records.gradient_norms / sigma) ** 2
             terms.inner[block] = sign * records.inner_products(point.gradient / sigma) / sigma
-    if not np.isfinite(terms.gradient + terms.inner).all():
-        raise ValueError(
-            f"theta is so large (an entry of {np.abs(point.theta).max():.3g}) beside sigma = {sigma:.3g} that losses "
-            "overflow"
-        )
+            finite = np.isfinite(terms.gradient[block] + terms.inner[block])
+        if not finite.all():
+            raise ValueError(
+                f"theta is so large (an entry of {np.abs(point.theta).max():.3g}) beside sigma = {sigma:.3g} that "
+                "losses overflow"
+            )
     return terms
 
 
