@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -145,19 +146,24 @@ class _Cells:
             gain = np.maximum(0.0, -np.expm1(epsilon[..., np.newaxis] - self.mean))
         return np.asarray(np.exp(self.log_mass) * gain)
 
-    def hockey_upper(self, epsilon: FloatArray) -> FloatArray:
-        """Each cell's share of the upper bound."""
+    def hockey_upper(self, epsilon: FloatArray, weight: FloatArray | None = None) -> FloatArray:
+        """Each cell's share of the upper bound; ``weight`` is the chord, if it is there already."""
         level = epsilon[..., np.newaxis]
         with np.errstate(over="ignore"):
-            mixed = self.chord() * np.maximum(0.0, -np.expm1(level - self.high))
+            mixed = (self.chord() if weight is None else weight) * np.maximum(
+                0.0, -np.expm1(level - self.high)
+            )
             whole = -np.expm1(level - self.mean)
         return np.asarray(np.exp(self.log_mass) * np.where(self.low >= level, whole, mixed))
 
+    def lower_epsilon(self, delta: float) -> FloatArray:
+        """Lower bound of the smallest epsilon >= 0 at ``delta``, shape (...)."""
+        return self._root(self.hockey_lower, delta, lower=True)
+
     def epsilon(self, delta: float) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bounds of the smallest epsilon >= 0 at ``delta``, shape (...)."""
-        return self._root(self.hockey_lower, delta, lower=True), self._root(
-            self.hockey_upper, delta, lower=False
-        )
+        upper = partial(self.hockey_upper, weight=self.chord())
+        return self.lower_epsilon(delta), self._root(upper, delta, lower=False)
 
     def _root(self, share: Callable[[FloatArray], FloatArray], delta: float, *, lower: bool) -> FloatArray:
         inside = np.isfinite(self.high)
@@ -364,6 +370,17 @@ class Neighbours1D:
             return Interval(float(low), float(high)), np.nan_to_num(gaps, nan=0.0, posinf=0.0)
 
         return self._enclose(enclose, _renyi_reach(order, self.mu, self.kappa), wanted)
+
+    def attained_epsilon(self, delta: float) -> float:
+        """Lower bound of epsilon at ``delta``, the larger direction, on the first grid: quick, for searches."""
+        points = _grid(self.base, np.array([self.product]), REACH)
+        return max(float(cells.lower_epsilon(delta)) for cells in self._cells_at(points))
+
+    def attained_renyi(self, order: float) -> float:
+        """Lower bound of the Renyi divergence, the larger direction, on the first grid."""
+        points = _grid(self.base, np.array([self.product]), _renyi_reach(order, self.mu, self.kappa))
+        extra = math.log1p(self.kappa)
+        return max(float(cells.renyi(order, self.mu, extra)[0]) for cells in self._cells_at(points))
 
     def exceedance(self, level: float, *, present: bool) -> Interval:
         """Probability that the ex-post loss |log_ratio| exceeds ``level``, for data with or without the record."""
@@ -667,15 +684,11 @@ def _epsilon_rows(
     data: _Data, pair: Neighbours1D, bound: float, delta: float, instance: Interval
 ) -> tuple[Interval, Interval, Interval]:
     """Epsilon at ``delta``: data-dependent, personalized, approximate."""
-
-    def of(some: Neighbours1D) -> Interval:
-        return _larger(*some.epsilon(delta, tolerance=1e-2))
-
     ceiling = _theorem_epsilon(bound, data, delta)
     by_data = _NeighboursOf(data, bound).epsilon(delta, instance, ceiling)
-    found = max([instance.lower, *(of(p).lower for p in _hard_pairs(data, pair.product))])
+    found = max([instance.lower, *(p.attained_epsilon(delta) for p in _hard_pairs(data, pair.product))])
     own = max(_theorem_epsilon(abs(pair.product), data, delta), instance.upper)
-    worst = max([found, by_data.lower, *(of(p).lower for p in _hard_pairs(data, bound))])
+    worst = max([found, by_data.lower, *(p.attained_epsilon(delta) for p in _hard_pairs(data, bound))])
     return by_data, Interval(found, own), Interval(worst, max(ceiling, by_data.upper, own))
 
 
@@ -683,9 +696,6 @@ def _renyi_rows(
     data: _Data, pair: Neighbours1D, bound: float, order: float, instance: Interval, printed: Interval
 ) -> tuple[Interval, Interval, Interval, Interval]:
     """Renyi divergence: data-dependent in both directions and in one, personalized, worst case."""
-
-    def of(some: Neighbours1D) -> Interval:
-        return _larger(*some.renyi(order, tolerance=1e-2))
 
     def theorem(size: float) -> float:
         return renyi_bound(order, size / data.sigma, LOSS.curvature * size**2 / data.lam)
@@ -695,9 +705,9 @@ def _renyi_rows(
     )
     one = search.renyi(order, printed, theorem(bound), both=False)
     both = search.renyi(order, _larger(instance, Interval(one.lower, 0.0)), theorem(bound), both=True)
-    found = max([instance.lower, *(of(p).lower for p in _hard_pairs(data, pair.product))])
+    found = max([instance.lower, *(p.attained_renyi(order) for p in _hard_pairs(data, pair.product))])
     own = max(theorem(abs(pair.product)), instance.upper)
-    worst = max([found, both.lower, *(of(p).lower for p in _hard_pairs(data, bound))])
+    worst = max([found, both.lower, *(p.attained_renyi(order) for p in _hard_pairs(data, bound))])
     return both, one, Interval(found, own), Interval(worst, max(theorem(bound), both.upper, own))
 
 
