@@ -12,12 +12,14 @@ from scipy import stats
 from adaptive_dp import goe
 from adaptive_dp.accounting import gaussian_delta, gaussian_epsilon
 from adaptive_dp.datasets import Dataset, simulate_margin, simulate_unit_rows
+from adaptive_dp.experiments import load_results
 from adaptive_dp.losses import LogisticLoss, SquaredLoss
 from adaptive_dp.per_instance import LinearPerturbationCurve, Objective, kifer_calibration, perturb_objective
 from adaptive_dp.per_instance import experiment as ex
 from adaptive_dp.per_instance import experiment_repeats as repeats
 from adaptive_dp.per_instance import experiment_sizes as sizes
 from adaptive_dp.per_instance.pipeline import PipelineCurve
+from tools import paper_per_instance
 
 DELTA = RHO = 1e-6
 FREE = ex.Budget(1.0)
@@ -409,3 +411,33 @@ def test_profile_of_the_report_is_monotone():
     """The expectation behind the pipeline rests on it: the Gaussian profile falls with epsilon."""
     values = gaussian_delta(np.linspace(-3, 3, 50), 0.4)
     assert (np.diff(values) < 0).all()
+
+
+# ---------------------------------------------------------------- the recording tool
+
+
+def test_tool_records_and_resumes(tmp_path, monkeypatch):
+    """Kidney data, two repetitions: tables that load, beside their distributions; a second run adds nothing."""
+    monkeypatch.setattr(paper_per_instance, "ROOT", tmp_path)
+    monkeypatch.setattr(paper_per_instance, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(paper_per_instance, "LOCAL", tmp_path / "local")
+    assert paper_per_instance.main(["--only", "kidney", "--jobs", "1", "--repetitions", "2"]) == 0
+    table, metadata = load_results(tmp_path / "results" / "per-instance-kidney.csv")
+    assert metadata["parameters"]["columns"] == 24
+    assert (table["repetitions"] == 2).all()
+    assert set(table["lam_rule"]) == set(ex.LAM_RULES)
+    holds = table[table["quantity"].str.startswith("bound")]
+    assert (holds["coverage"] == 1.0).all()
+    curves, _ = load_results(tmp_path / "results" / "per-instance-kidney-quantiles.csv")
+    for _, part in curves.groupby(["training", "lam_rule"]):
+        assert part["level"].tolist() == paper_per_instance.ECDF_LEVELS
+        assert part["exact_dependent"].is_monotonic_increasing
+    trials = tmp_path / "local" / "per-instance-kidney.jsonl"
+    before = trials.read_text(encoding="utf-8")
+    assert paper_per_instance.main(["--only", "kidney", "--jobs", "1", "--repetitions", "2"]) == 0
+    assert trials.read_text(encoding="utf-8") == before
+
+
+def test_tool_names_what_it_does_not_know(capsys):
+    assert paper_per_instance.main(["--only", "other"]) == 2
+    assert "unknown experiment 'other'" in capsys.readouterr().err
