@@ -42,7 +42,7 @@ trouble.
 
 **Which side the errors are on.** The absolute error of :func:`cdf` stays below 1e-12 and the relative error of
 :func:`survival` below 1e-10; both have either sign. Compared with :func:`cdf_mpmath` they were 1e-14 and 1e-13 at
-most for d up to 200, where tails went down to 1e-48; beyond d = 200 the ratio of Pfaffians itself, by quadrature, was
+most for d up to 300, where tails went down to 1e-48; beyond d = 300 the ratio of Pfaffians itself, by quadrature, was
 compared. :func:`quantile` is the nearest root and may err to either side too. :func:`upper_quantile`, and with it
 :func:`operator_norm_bound`, aims ``SLACK`` (relative) below the tail that was asked for, so that all errors together
 cannot make it too small. The union over both ends of the spectrum makes the operator norm bound a little larger than
