@@ -82,7 +82,7 @@ class Records(ABC):
 
     @abstractmethod
     def relative_eigenvalues(self, factor: FloatArray) -> FloatArray:
-        """Eigenvalues of M^-1 A_i with M = L L', from the lower Cholesky factor L; shape (m, r).
+        """Eigenvalues, ascending, of M^-1 A_i with M = L L', from the lower Cholesky factor L; shape (m, r).
 
         For a generalised linear loss this is the one number f'' x'M^-1 x, the (weighted) leverage score.
         """

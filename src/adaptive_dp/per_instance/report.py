@@ -122,21 +122,17 @@ class NoisyHessian:
         return np.vstack([np.full(e.size, floor), found])
 
     def relative_upper(self, records: Records) -> FloatArray:
-        """Upper bounds of the eigenvalues of H^-1 A, (m, r): the best member of the family for each record."""
+        """Upper bounds of the eigenvalues of H^-1 A, (m, r), ascending: the best member of the family for each."""
         if isinstance(records, LinearRecords):
             squares = (records.features @ self.basis) ** 2
             found = (squares @ (1 / self.lower_bounds()).T).min(axis=1)
             return np.asarray(records.curvatures * found)[:, np.newaxis]
-        best: FloatArray | None = None
-        for spectrum in self.lower_bounds(FAMILY_GENERAL):
-            relative = records.relative_eigenvalues(_factor(self.basis, spectrum))
-            if best is None:
-                best = relative
-            else:
-                better = log_determinant(relative, +1) < log_determinant(best, +1)
-                best = np.where(better[:, np.newaxis], relative, best)
-        assert best is not None  # the first member, floor I, is always there
-        return best
+        # Eigenvalues come in ascending order, and each of them is bounded by each member.
+        found = [
+            records.relative_eigenvalues(_factor(self.basis, spectrum))
+            for spectrum in self.lower_bounds(FAMILY_GENERAL)
+        ]
+        return np.asarray(np.min(found, axis=0))
 
     def relative_lower(self, records: Records) -> FloatArray:
         """Lower bounds of the eigenvalues of H^-1 A, (m, r), from H <= Hhat + t I."""
@@ -319,8 +315,10 @@ class PrivacyReport:
             centre = records.inner_products(self.gradient.vector)
             reach = self.gradient.sigma * self.gradient.width.of(records)
             low, high = np.maximum(low, centre - reach), np.minimum(high, centre + reach)
-            # Empty only when one of the two events failed; both ends are then kept.
-            low, high = np.minimum(low, high), np.maximum(low, high)
+            # Empty only when one of the two events failed: what needs no look at the data is then kept, so that
+            # the noisy gradient never makes a bound larger.
+            empty = low > high
+            low, high = np.where(empty, -limit, low), np.where(empty, limit, high)
         return low / self.sigma**2, high / self.sigma**2
 
     def _log_det_interval(self, records: Records, sign: int) -> tuple[FloatArray, FloatArray]:
