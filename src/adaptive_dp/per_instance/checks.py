@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 
 from adaptive_dp import goe
-from adaptive_dp.datasets.dataset import Dataset
+from adaptive_dp.datasets import Dataset, simulate_unit_rows
 from adaptive_dp.losses import LogisticLoss, Loss, SmoothDistanceLoss, SmoothLoss, SquaredLoss
+from adaptive_dp.noise import gaussian
 from adaptive_dp.noise import goe as goe_noise
 from adaptive_dp.per_instance.ex_post import losses_of_members, losses_of_outsiders
-from adaptive_dp.per_instance.objective import Objective
+from adaptive_dp.per_instance.objective import Objective, ObjectiveAt
+from adaptive_dp.per_instance.report import RULES, NoisyHessian
 from adaptive_dp.privacy import Domain
 from adaptive_dp.validation import FloatArray, check_count, check_generator
 
@@ -93,6 +95,60 @@ def largest_eigenvalues(dimension: int, *, trials: int, rng: np.random.Generator
     """Largest eigenvalues of simulated matrices of the ensemble, shape (trials,)."""
     return np.array(
         [np.linalg.eigvalsh(goe_noise(1.0, dimension, rng))[-1] for _ in range(check_count("trials", trials))]
+    )
+
+
+def late_choice(
+    *, trials: int, rng: np.random.Generator, dimension: int = 20, rows: int = 30, sigma: float = 2.0
+) -> pd.DataFrame:
+    """|<b, x>| / (sigma ||x||) for a person fixed before the noise b, and for the record along the published theta.
+
+    Logistic regression at lam = 1 on simulated rows.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``fixed`` and ``chosen``, one row a release.
+    """
+    people = simulate_unit_rows(rows, dimension, check_generator(rng))
+    objective, x = Objective(people, LogisticLoss(), 1.0), people.features[0]
+    found = []
+    for _ in range(check_count("trials", trials)):
+        b = gaussian(sigma, dimension, rng)
+        theta = objective.minimise(b).theta
+        found.append((abs(b @ x) / sigma, abs(b @ theta) / (sigma * np.linalg.norm(theta))))
+    return pd.DataFrame(found, columns=["fixed", "chosen"])
+
+
+def leverage_rules(point: ObjectiveAt, *, sigma: float, rho: float, rng: np.random.Generator) -> pd.DataFrame:
+    """How much each rule overestimates leverage, from one noisy Hessian of a generalised linear loss.
+
+    Parameters
+    ----------
+    point : ObjectiveAt
+        The objective at a published theta; its lam should be at least 2 sigma tau, as Algorithm 2 requires.
+    sigma : float
+        Noise scale of the Hessian.
+    rho : float
+        Failure probability of the bound of the noise.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``rule``, ``median`` and ``largest``: bound over truth, over the members.
+    """
+    people = point.objective.people
+    records = point.records(people.features, people.labels)
+    exact = records.relative_eigenvalues(point.factor)[:, 0]
+    noisy = point.hessian + goe_noise(sigma, point.theta.size, rng)
+    noise_bound = sigma * goe.operator_norm_bound(rho, point.theta.size)
+    rows = [("ridge only", records.hessian_norms / point.objective.lam)]
+    for rule in RULES:
+        published = NoisyHessian(noisy, sigma, noise_bound, point.objective.lam, rule)
+        rows.append((rule, published.relative_upper(records)[:, 0]))
+    return pd.DataFrame(
+        [(rule, np.median(bound / exact), np.max(bound / exact)) for rule, bound in rows],
+        columns=["rule", "median", "largest"],
     )
 
 

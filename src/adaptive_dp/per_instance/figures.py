@@ -271,6 +271,26 @@ def draw_goe_quantiles(dimensions: Sequence[int], *, rho: float) -> Figure:
 # ---------------------------------------------------------------- reports
 
 
+def _distribution(frame: pd.DataFrame, column: str) -> tuple[FloatArray, FloatArray]:
+    """Points of a distribution function: from one row a person, or from quantiles at a column ``level``."""
+    if "level" in frame.columns:
+        ordered = frame.sort_values("level")
+        values, shares = ordered[column].to_numpy(), ordered["level"].to_numpy()
+    else:
+        values = np.sort(frame[column].to_numpy())
+        keep = np.unique(np.linspace(0, values.size - 1, min(values.size, 300)).round().astype(int))
+        values, shares = values[keep], (keep + 1) / values.size
+    # A loss of exactly 0 has no place on a log axis, and its ratio is infinite.
+    fine = (values > 0) & np.isfinite(values)
+    return values[fine], shares[fine]
+
+
+def median_of(frame: pd.DataFrame, column: str) -> float:
+    """Median over people, from one row a person or from quantiles at a column ``level``."""
+    values, shares = _distribution(frame, column)
+    return float(values[np.searchsorted(shares, 0.5)])
+
+
 def draw_distributions(
     panels: Mapping[str, pd.DataFrame],
     series: Mapping[str, str],
@@ -287,7 +307,7 @@ def draw_distributions(
     Parameters
     ----------
     panels : mapping of str to DataFrame
-        Title of the panel, and a frame with one row a person (or a quantile each).
+        Title of the panel, and a frame with one row a person, or with quantiles at a column ``level``.
     series : mapping of str to str
         Columns to show and their names for the reader.
     what : str
@@ -304,9 +324,8 @@ def draw_distributions(
         flat: list[Axes] = list(np.ravel(axes))
         for place, (title, frame) in zip(flat, panels.items(), strict=True):
             for index, (column, label) in enumerate(series.items()):
-                values = np.sort(frame[column].to_numpy())
-                keep = np.unique(np.linspace(0, values.size - 1, min(values.size, 300)).round().astype(int))
-                place.plot(values[keep], (keep + 1) / values.size, label=label, **theme.curve(index))
+                values, shares = _distribution(frame, column)
+                place.plot(values, shares, label=label, **theme.curve(index))
             if line is not None:
                 drawings.baseline(place, theme, line[0], line[1], direction="x")
             if log:
