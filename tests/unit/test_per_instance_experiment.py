@@ -19,6 +19,7 @@ from adaptive_dp.per_instance import experiment as ex
 from adaptive_dp.per_instance import experiment_repeats as repeats
 from adaptive_dp.per_instance import experiment_sizes as sizes
 from adaptive_dp.per_instance.pipeline import PipelineCurve
+from adaptive_dp.privacy import PrivacyCurve
 from tools import paper_per_instance
 
 DELTA = RHO = 1e-6
@@ -140,6 +141,7 @@ def test_pipeline_epsilon_is_on_the_safe_side_and_below_the_sum():
 
 
 def test_pipeline_refuses_what_is_no_curve():
+    assert isinstance(PipelineCurve(0.1, 0.1, 0.1), PrivacyCurve)
     with pytest.raises(ValueError, match="mu_report"):
         PipelineCurve(0.1, 0.1, 0.0)
     with pytest.raises(ValueError, match="epsilon must be nonnegative"):
