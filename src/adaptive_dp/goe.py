@@ -198,13 +198,19 @@ def operator_norm_bound(rho: float, dimension: int) -> float:
     ------
     TypeError, ValueError
         ``rho`` not in (0, 1), ``dimension`` not a positive integer.
+    OverflowError
+        ``dimension`` larger than any float.
     """
-    failure = check_probability("rho", rho)
-    order = check_count("dimension", dimension)
-    if order > MAX_DIMENSION:
-        return explicit_bound(failure, order)
+    return _norm_bound(check_probability("rho", rho), check_count("dimension", dimension))
+
+
+@lru_cache(maxsize=256)
+def _norm_bound(rho: float, dimension: int) -> float:
+    """:func:`operator_norm_bound` of checked arguments: every report asks for the same few values again."""
+    if dimension > MAX_DIMENSION:
+        return explicit_bound(rho, dimension)
     # In logarithms, as half of the least float is 0.
-    return _upper_root(math.log(failure) - math.log(2) - SLACK, order)
+    return _upper_root(math.log(rho) - math.log(2) - SLACK, dimension)
 
 
 def explicit_bound(rho: float, dimension: int) -> float:
@@ -224,6 +230,8 @@ def explicit_bound(rho: float, dimension: int) -> float:
     ------
     TypeError, ValueError
         ``rho`` not in (0, 1), ``dimension`` not a positive integer.
+    OverflowError
+        ``dimension`` larger than any float.
     """
     failure = check_probability("rho", rho)
     order = check_count("dimension", dimension)

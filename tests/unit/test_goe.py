@@ -213,6 +213,20 @@ def test_the_explicit_bound_is_larger(dimension):
         )
 
 
+def test_answers_that_are_remembered_are_remembered_for_checked_arguments_alone():
+    first = goe.operator_norm_bound(0.0123, 1)
+    assert goe.operator_norm_bound(np.float64(0.0123), np.int64(1)) == first
+    assert first == pytest.approx(goe.upper_quantile(0.0123 / 2, 1), rel=1e-12)
+    with pytest.raises(TypeError, match="dimension"):  # True == 1, but it is no dimension
+        goe.operator_norm_bound(0.0123, True)
+
+
+@pytest.mark.parametrize("function", [goe.operator_norm_bound, goe.explicit_bound])
+def test_dimensions_beyond_the_floats_overflow(function):
+    with pytest.raises(OverflowError):
+        function(0.01, 10**400)
+
+
 def test_the_explicit_bound_stands_in_beyond_the_largest_dimension():
     beyond = goe.MAX_DIMENSION + 1
     assert goe.operator_norm_bound(0.01, beyond) == goe.explicit_bound(0.01, beyond)
