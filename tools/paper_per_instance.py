@@ -186,6 +186,7 @@ def _compared(
         "columns": people.columns,
         "delta": DELTA,
         "rho": RHO,
+        "trivial_error": rounded(trivial_error(people)),
         "gradient_bound": largest if math.isfinite(largest) else "none: calibrated as if it were 1",
     }
     _record_distributions(name, people, loss, free, paid, parameters)
@@ -224,6 +225,14 @@ def _record_distributions(
         RESULTS / f"per-instance-{name}-quantiles.csv",
         {"parameters": parameters, "seed": SEED, **seconds},
     )
+
+
+def trivial_error(people: Dataset) -> float:
+    """Training error without looking at features: of the commoner label, or of 0 for real labels."""
+    if people.domain.labels == "sign":
+        share = float(np.mean(people.labels > 0))
+        return min(share, 1 - share)
+    return float(np.sqrt(np.mean(people.labels**2)))
 
 
 def rounded(value: float) -> float:

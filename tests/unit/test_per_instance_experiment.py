@@ -426,6 +426,7 @@ def test_tool_records_and_resumes(tmp_path, monkeypatch):
     assert paper_per_instance.main(["--only", "kidney", "--jobs", "1", "--repetitions", "2"]) == 0
     table, metadata = load_results(tmp_path / "results" / "per-instance-kidney.csv")
     assert metadata["parameters"]["columns"] == 24
+    assert metadata["parameters"]["trivial_error"] == 150 / 400
     assert (table["repetitions"] == 2).all()
     assert set(table["lam_rule"]) == set(ex.LAM_RULES)
     holds = table[table["quantity"].str.startswith("bound")]

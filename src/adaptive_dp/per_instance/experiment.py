@@ -113,7 +113,7 @@ def chapter_settings(profile: str) -> dict[str, Any]:
             "epsilons": [0.1, 1.0, 10.0],
             "inflations": [1.0, 3.0, 10.0, 30.0, 100.0],
             "utility_trials": 12,
-            "coverage_trials": 300,
+            "coverage_trials": 150,
             "repetitions": 5,
             "jobs": 1,
         },
