@@ -13,14 +13,13 @@ from adaptive_dp.datasets import Dataset
 from adaptive_dp.experiments.statistics import proportion_interval
 from adaptive_dp.per_instance.calibration import LinearPerturbationCurve
 from adaptive_dp.per_instance.definitions import (
-    Neighbours1D,
-    _Data,
     definitions_table,
     log_density,
     log_ratio_growth,
     neighbouring_pair,
     renyi_bound,
 )
+from adaptive_dp.per_instance.one_dimensional import Data1D, Neighbours1D
 from adaptive_dp.privacy import Domain
 
 DOMAIN = Domain(norm="l2", labels="sign")
@@ -38,7 +37,7 @@ def without(data, row):
 
 def pair_of(products, product, lam, sigma):
     products = np.asarray(products, dtype=float)
-    return Neighbours1D(_Data(products, np.ones(products.size), lam, sigma), product)
+    return Neighbours1D(Data1D(products, np.ones(products.size), lam, sigma), product)
 
 
 def brute_log_density(theta, data, lam, sigma):
