@@ -28,10 +28,11 @@ from adaptive_dp.losses import Loss
 from adaptive_dp.per_instance.objective import (
     Objective,
     ObjectiveAt,
+    check_columns,
     check_vector,
     record_blocks,
 )
-from adaptive_dp.validation import FloatArray, as_finite_array, check_ordinary, check_real
+from adaptive_dp.validation import FloatArray, check_ordinary, check_real
 
 # Removing somebody whose leverage is this near to 1 cancels digits in 1 - leverage. As the leverages of members
 # sum to at most d, at most about d people come that near: for them H without their record is factorised.
@@ -182,10 +183,8 @@ def check_records(
     objective: Objective, features: ArrayLike, labels: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
     """Refuse records of the wrong length or outside the domain of ``objective``."""
-    matrix = as_finite_array("features", features, ndim=2)
-    if matrix.shape[1] != objective.columns:
-        raise ValueError(f"features must have {objective.columns} columns, got {matrix.shape[1]}")
-    return objective.people.domain.check(matrix, labels)
+    check_columns(features, objective.columns)
+    return objective.people.domain.check(features, labels)
 
 
 def _at(objective: Objective | ObjectiveAt, theta: ArrayLike | None) -> ObjectiveAt:

@@ -460,3 +460,10 @@ def check_vector(name: str, value: ArrayLike, columns: int) -> FloatArray:
     if vector.size != columns:
         raise ValueError(f"{name} must have {columns} entries, one a feature, got {vector.size}")
     return vector
+
+
+def check_columns(features: ArrayLike, columns: int) -> None:
+    """Refuse a table of records with another number of columns; the domain checks the rest, and copies but once."""
+    shape = np.shape(features)
+    if len(shape) == 2 and shape[1] != columns:
+        raise ValueError(f"features must have {columns} columns, got {shape[1]}")

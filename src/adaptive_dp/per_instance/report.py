@@ -34,6 +34,7 @@ from adaptive_dp.per_instance.objective import (
     LinearRecords,
     Objective,
     Records,
+    check_columns,
     check_loss_of,
     check_vector,
     is_linear,
@@ -48,7 +49,6 @@ from adaptive_dp.per_instance.releases import (
 from adaptive_dp.privacy import Domain, Guarantee, Neighbours, Refused, Release
 from adaptive_dp.validation import (
     FloatArray,
-    as_finite_array,
     check_choice,
     check_count,
     check_generator,
@@ -235,10 +235,8 @@ class PrivacyReport:
             second is exact); ``bound``: of the loss; ``overhead``: epsilon of the additional releases at
             ``delta``. Time O(m d^2), memory O(m) beside blocks of rows.
         """
-        matrix = as_finite_array("features", features, ndim=2)
-        if matrix.shape[1] != self.theta.size:
-            raise ValueError(f"features must have {self.theta.size} columns, got {matrix.shape[1]}")
-        matrix, vector = self.domain.check(matrix, labels)
+        check_columns(features, self.theta.size)
+        matrix, vector = self.domain.check(features, labels)
         if not (member is None or isinstance(member, bool | np.bool_)):
             raise TypeError(f"member must be True, False or None, got {member!r}")
         check_choice("combine", combine, COMBINATIONS)
@@ -246,9 +244,7 @@ class PrivacyReport:
             self._block(records_at(self.loss, self.theta, matrix[rows], vector[rows]), member, combine)
             for rows in record_blocks(self.loss, *matrix.shape)
         ]
-        frame = pd.concat(frames, ignore_index=True)
-        frame["overhead"] = gaussian_epsilon(self.delta, frame.pop("mu").to_numpy())
-        return frame
+        return pd.concat(frames, ignore_index=True)
 
     def person_mu(self, records: Records) -> FloatArray:
         """Mu of the joint Gaussian release for each record, shape (m,): per-instance, data-independent."""
@@ -303,7 +299,7 @@ class PrivacyReport:
                 "gradient": gradient,
                 "inner": inner,
                 "bound": bound,
-                "mu": self.person_mu(records),
+                "overhead": gaussian_epsilon(self.delta, self.person_mu(records)),
             }
         )
 
