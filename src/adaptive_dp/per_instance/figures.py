@@ -396,14 +396,28 @@ def draw_worst_case(
     Parameters
     ----------
     frame : DataFrame
-        Columns ``x``, ``series``, ``mean``, ``low``, ``high``.
+        Column ``x``, and for each of ``series`` its mean and, with ``_low`` and ``_high`` appended, its interval.
     series : mapping of str to str
-        Values of the column ``series`` and their names for the reader.
+        Columns to show and their names for the reader.
     """
-    chosen = frame[frame["series"].isin(list(series))]
+    chosen = pd.concat(
+        [
+            pd.DataFrame(
+                {
+                    x: frame[x],
+                    "series": label,
+                    "mean": frame[column],
+                    "low": frame[f"{column}_low"],
+                    "high": frame[f"{column}_high"],
+                }
+            )
+            for column, label in series.items()
+        ],
+        ignore_index=True,
+    )
 
     def draw(axes: Axes, theme: Theme) -> None:
-        drawings.tradeoff(axes, theme, chosen, x=x, by="series", labels=series)
+        drawings.tradeoff(axes, theme, chosen, x=x, by="series")
         if log_x:
             drawings.log_axis(axes, "x")
         drawings.log_axis(axes, "y")
@@ -412,7 +426,7 @@ def draw_worst_case(
         drawings.legend(axes)
 
     ends = "; ".join(
-        f"{series[str(key)]} from {format_number(float(part['mean'].iloc[0]), 2)} to "
+        f"{key} from {format_number(float(part['mean'].iloc[0]), 2)} to "
         f"{format_number(float(part['mean'].iloc[-1]), 2)}"
         for key, part in chosen.sort_values(x).groupby("series", sort=False)
     )

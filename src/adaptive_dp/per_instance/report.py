@@ -42,6 +42,8 @@ from adaptive_dp.per_instance.objective import (
     records_at,
 )
 from adaptive_dp.per_instance.releases import (
+    hessian_frobenius_sensitivity,
+    hessian_sensitivity,
     release_gradient,
     release_hessian,
     release_smallest_eigenvalue,
@@ -179,7 +181,7 @@ class PrivacyReport:
     delta: float
     """At which the overhead is stated."""
     guarantee: Guarantee
-    """Of the additional releases at this theta; epsilon is 0 if there are none."""
+    """Of the additional releases, given this theta; epsilon is 0 if there are none."""
     gradient: NoisyGradient | None = None
     hessian: NoisyHessian | None = None
     sigma_eigenvalue: float | None = None
@@ -263,19 +265,43 @@ class PrivacyReport:
         By the billboard lemma (redberg2023, Lemma A.7.8) the tuple of reports, each computed from the
         published material and the person's own record, is jointly differentially private at this level.
         Epsilons and deltas add up (basic composition).
+
+        ``guarantee`` of the report is stated given theta, whose norm bounds the slopes. What is composed here must be
+        known before theta is: the sensitivity of the gradient is the supremum over all theta, and the noise scales
+        are taken as fixed beforehand.
         """
         if training.neighbours is not Neighbours.ADD_REMOVE:
             raise ValueError(f"training must compare add/remove neighbours, got {training.neighbours}")
-        delta = training.delta + (self.guarantee.delta if self.guarantee.epsilon > 0 else 0.0)
+        mu = self._largest_mu()
+        epsilon = float(gaussian_epsilon(self.delta, mu)) if math.isfinite(mu) else math.inf
+        parts = {"training": training.epsilon, "report": epsilon}
         return Guarantee(
             kind="ex-ante",
-            epsilon=training.epsilon + self.guarantee.epsilon,
-            delta=delta,
+            epsilon=training.epsilon + epsilon,
+            delta=training.delta + (self.delta if epsilon > 0 else 0.0),
             neighbours=Neighbours.ADD_REMOVE,
             domain=self.domain,
-            parts={"training": training.epsilon, "report": self.guarantee.epsilon},
+            parts=parts if math.isfinite(training.epsilon + epsilon) else {},
             source="redberg2023, Section 2.3.3, Lemma A.7.8",
         )
+
+    def _largest_mu(self) -> float:
+        """Mu of the additional releases over all records and all theta; infinite for unbounded slopes."""
+        d, found = self.theta.size, 0.0
+        if self.gradient is not None:
+            slope = (
+                self.loss.lipschitz(self.domain, math.inf, dimension=d)
+                if isinstance(self.loss, Loss)
+                else self.loss.lipschitz(self.domain)
+            )
+            found = math.hypot(found, slope / self.gradient.sigma)
+        if self.hessian is not None:
+            size = hessian_frobenius_sensitivity(self.loss, self.domain, dimension=d) / math.sqrt(2)
+            found = math.hypot(found, size / self.hessian.sigma)
+        if self.sigma_eigenvalue is not None:
+            size = hessian_sensitivity(self.loss, self.domain, dimension=d)
+            found = math.hypot(found, size / self.sigma_eigenvalue)
+        return found
 
     def _block(self, records: Records, member: bool | None, combine: Combination) -> pd.DataFrame:
         gradient = 0.5 * (records.gradient_norms / self.sigma) ** 2
@@ -354,7 +380,7 @@ def data_independent_report(
     scope : Scope
         One person fixed before the release, ``people`` of them at once, or everybody at once.
     people : int
-        For ``Scope.MANY``.
+        For ``Scope.MANY``: a *public* bound of their number. The report shows it, and the number of records is private.
 
     Raises
     ------
