@@ -12,6 +12,7 @@ from adaptive_dp.accounting import gaussian_delta, gaussian_epsilon
 from adaptive_dp.datasets import Dataset
 from adaptive_dp.experiments.statistics import proportion_interval
 from adaptive_dp.per_instance.calibration import LinearPerturbationCurve
+from adaptive_dp.per_instance.cells import larger
 from adaptive_dp.per_instance.definitions import (
     definitions_table,
     log_density,
@@ -77,9 +78,9 @@ def test_the_density_is_the_law_of_the_mechanism(data):
     rng = np.random.default_rng(5)
     lam, sigma = 0.5, 1.0
     products = data.features[:, 0] * data.labels
-    low, high = np.full(20_000, -200.0), np.full(20_000, 200.0)
+    low, high = np.full(10_000, -200.0), np.full(10_000, 200.0)
     noise = rng.normal(0, sigma, low.size)
-    for _ in range(60):  # the minimiser, by bisection of the derivative
+    for _ in range(40):  # the minimiser, by bisection of the derivative
         middle = (low + high) / 2
         slope = (
             -(products / (1 + np.exp(np.clip(np.outer(middle, products), -700, 700)))).sum(1)
@@ -101,7 +102,7 @@ def test_hockey_stick_and_renyi_against_quadrature(data, lam, sigma, row):
     feature, label = float(data.features[row, 0]), float(data.labels[row])
     pair = neighbouring_pair(data, feature=feature, label=label, lam=lam, sigma=sigma)
     smaller = without(data, row)
-    cuts = np.linspace(-40, 40, 21)
+    cuts = np.linspace(-40, 40, 11)
     for side, (p, q) in enumerate([(smaller, data), (data, smaller)]):
 
         def densities(t, p=p, q=q):
@@ -130,7 +131,7 @@ def test_hockey_stick_and_renyi_against_quadrature(data, lam, sigma, row):
 
 def test_epsilon_inverts_delta(data):
     pair = neighbouring_pair(data, feature=1.0, label=1.0, lam=0.1, sigma=0.5)
-    for delta in (0.1, 1e-3, 1e-9):
+    for delta in (0.1, 1e-9):
         for side in (0, 1):
             found = pair.epsilon(delta)[side]
             assert 0 <= found.lower <= found.upper <= found.lower * (1 + 2e-4)
@@ -171,7 +172,7 @@ def test_without_other_people_the_bounds_are_nearly_attained():
     assert float(gaussian_delta(absent.lower, pair.mu)) == pytest.approx(1e-6, rel=1e-2)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_no_pair_exceeds_the_theorems(seed):
     rng = np.random.default_rng(seed)
     lam, sigma = 10 ** rng.uniform(-3, 2), 10 ** rng.uniform(-0.7, 1)
@@ -179,11 +180,11 @@ def test_no_pair_exceeds_the_theorems(seed):
         pair = pair_of(rng.uniform(-1, 1, int(rng.integers(0, 20))), product, lam, sigma)
         curve = LinearPerturbationCurve(pair.mu, pair.kappa)
         for delta in (1e-2, 1e-8):
-            assert max(side.lower for side in pair.epsilon(delta)) <= curve.epsilon(delta) * (1 + 1e-9)
+            found = larger(*pair.epsilon(delta, tolerance=1e-2)).lower
+            assert found <= curve.epsilon(delta) * (1 + 1e-9)
         for order in (1.0001, 2.0, 20.0):
-            assert max(side.lower for side in pair.renyi(order)) <= renyi_bound(
-                order, pair.mu, pair.kappa
-            ) * (1 + 1e-6)
+            found = larger(*pair.renyi(order, tolerance=1e-2)).lower
+            assert found <= renyi_bound(order, pair.mu, pair.kappa) * (1 + 1e-6)
 
 
 def test_renyi_near_order_one_is_the_kullback_leibler_divergence(data):
@@ -194,7 +195,7 @@ def test_renyi_near_order_one_is_the_kullback_leibler_divergence(data):
         a, b = (float(log_density(t, d, lam=0.5, sigma=1.0)) for d in (data, bigger))
         return math.exp(a) * (a - b)
 
-    exact = quad(integrand, np.linspace(-40, 40, 81))
+    exact = quad(integrand, np.linspace(-40, 40, 21))
     found = pair.renyi(1 + 1e-7)[0]
     assert found.lower == pytest.approx(exact, rel=1e-3)
     assert found.upper == pytest.approx(exact, rel=1e-3)
@@ -218,6 +219,13 @@ def test_the_log_ratio_of_the_densities_and_its_growth(data):
     tail = growth.tail(3)
     slope = np.diff(tail["log_ratio"]) / np.diff(tail["noise"])
     np.testing.assert_allclose(slope, pair.mu, rtol=0.01)
+
+
+def test_growth_under_a_ridge_so_strong_that_theta_is_tiny(data):
+    lam = 1e30
+    growth = log_ratio_growth(data, feature=0.9, label=-1.0, lam=lam, sigma=1.0)
+    slope = -(data.features[:, 0] * data.labels).sum() / 2  # of the losses, at 0
+    np.testing.assert_allclose(-(lam * growth["theta"] + slope), -growth["noise"], atol=1e-9)
 
 
 def test_the_law_of_the_ex_post_loss_against_simulation(data):
@@ -246,8 +254,9 @@ def value(table, definition, quantity, column="value"):
     return float(rows[column].iloc[0])
 
 
-CASES = [(0, 60, 1.0, 4.0, 1e-6, True), (1, 60, 0.1, 0.5, 1e-6, False), (2, 5, 10.0, 1.0, 1e-3, False),
-         (3, 1, 1.0, 2.0, 1e-6, True), (4, 30, 1e6, 1e3, 1e-12, False), (5, 30, 1.0, 1e-3, 1e-12, True)]  # fmt: skip
+# Many people, few, and nobody else; a ridge that decides everything; noise that hides next to nothing.
+CASES = [(0, 40, 1.0, 4.0, 1e-6, True), (1, 5, 0.1, 0.5, 1e-3, False), (3, 1, 1.0, 2.0, 1e-6, True),
+         (4, 8, 1e6, 1e3, 1e-12, False), (5, 8, 1.0, 0.03, 1e-12, True)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("seed", "rows", "lam", "sigma", "delta", "member"), CASES)
@@ -273,7 +282,7 @@ def test_the_chain_of_inequalities(seed, rows, lam, sigma, delta, member):
 
 
 def test_what_the_table_certifies_is_not_exceeded_by_any_neighbour():
-    data = simulate(10, 8)
+    data = simulate(6, 8)
     table = definitions_table(data, feature=0.2, label=1.0, lam=0.5, sigma=2.0, delta=1e-5)
     ceiling = value(table, "data-dependent DP", "epsilon")
     renyi = value(table, "data-dependent DP", "Renyi")
@@ -281,24 +290,20 @@ def test_what_the_table_certifies_is_not_exceeded_by_any_neighbour():
         table, "approximate DP", "epsilon"
     )  # the search did better than the theorem
     assert renyi < 0.5 * value(table, "Rényi DP", "Renyi")
-    records = [(float(x), 1.0) for x in np.random.default_rng(0).uniform(-1, 1, 5)]
+    records = [(float(x), 1.0) for x in np.random.default_rng(0).uniform(-1, 1, 4)]
     records += [(float(x), float(y)) for x, y in zip(data.features[:, 0], data.labels, strict=True)]
     for feature, label in [*records, (1.0, 1.0), (-1.0, 1.0)]:
         pair = neighbouring_pair(data, feature=feature, label=label, lam=0.5, sigma=2.0)
-        assert max(side.lower for side in pair.epsilon(1e-5, tolerance=1e-2)) <= ceiling
-        assert max(side.lower for side in pair.renyi(2.0, tolerance=1e-2)) <= renyi
+        assert larger(*pair.epsilon(1e-5, tolerance=1e-2)).lower <= ceiling
+        assert larger(*pair.renyi(2.0, tolerance=1e-2)).lower <= renyi
 
 
 def test_an_outcome_has_no_order(data):
-    calls = [
-        definitions_table(data, feature=1.0, label=1.0, lam=0.5, sigma=2.0, delta=1e-2, outcome=outcome)
-        for outcome in (0.0, -60.0)
-    ]
-    losses = [float(table.loc[table["fixed"] == "D, z and outcome", "value"].iloc[0]) for table in calls]
-    instance = value(calls[0], "per-instance DP", "epsilon")
-    assert losses[0] < instance < losses[1]
+    table = definitions_table(data, feature=1.0, label=1.0, lam=0.5, sigma=2.0, delta=1e-2, outcome=-60.0)
     pair = neighbouring_pair(data, feature=1.0, label=1.0, lam=0.5, sigma=2.0)
-    assert losses[1] == pytest.approx(abs(float(pair.log_ratio(-60.0))))
+    usual, rare = np.abs(pair.log_ratio([0.0, -60.0]))
+    assert usual < value(table, "per-instance DP", "epsilon") < rare
+    assert value(table, "ex-post per-instance DP", "loss at theta = -60") == pytest.approx(rare)
 
 
 def test_a_record_without_features_costs_nothing(data):

@@ -98,23 +98,21 @@ def largest_renyi(
     neighbours = _Neighbours(data, bound, reach)
     power = order - 1
 
-    def bounds(cells: Directions, sizes: FloatArray, member: bool) -> tuple[FloatArray, FloatArray]:
-        """Largest lower and upper bounds over the directions, given an upper bound of each |c|."""
-        extra = np.log1p(data.kappa(1.0) * sizes**2)
-        chosen = cells if both else (cells[int(member)],)
-        found = [side.renyi(order, sizes / data.sigma, extra) for side in chosen]
-        return np.max([low for low, _ in found], axis=0), np.max([high for _, high in found], axis=0)
+    mu, extra = data.mu(bound), math.log1p(data.kappa(bound))
+
+    def sides(cells: Directions, member: bool) -> tuple[Cells, ...]:
+        return cells if both else (cells[int(member)],)
 
     best = start
     for part, member, cells in neighbours.blocks():
-        lows, _ = bounds(cells, np.abs(part), member)
+        lows = np.max([side.renyi_lower(order) for side in sides(cells, member)], axis=0)
         at = int(np.argmax(lows))
         if lows[at] > best.lower:
-            sides = pair_of(data, float(part[at]), member=member).renyi(order, tolerance=SEARCH_TOLERANCE)
-            best = larger(best, larger(*sides) if both else sides[int(member)])
+            found = pair_of(data, float(part[at]), member=member).renyi(order, tolerance=SEARCH_TOLERANCE)
+            best = larger(best, larger(*found) if both else found[int(member)])
 
     def settled(target: float, cells: Directions, member: bool, rho: float) -> NDArray[np.bool_]:
-        _, highs = bounds(cells, np.full(cells[0].ends.shape, bound), member)
+        highs = np.max([side.renyi_upper(order, mu, extra) for side in sides(cells, member)], axis=0)
         over = np.logaddexp(order * rho + power * highs, -40.0) / power  # what lies beyond the reach: e^-40
         return np.asarray(over <= target)
 
@@ -134,8 +132,7 @@ class _Neighbours:
     def added(self, products: FloatArray) -> Directions:
         """Cells for each record added, leading axis (m,); P = the data first."""
         shifts, bends = record_terms(self.points, products, self.data.sigma)
-        scores, base = (np.broadcast_to(part, shifts.shape) for part in (self.scores, self.curvatures))
-        return normal_cells(scores, shifts, base, bends)
+        return normal_cells(self.scores, shifts, self.curvatures, bends)
 
     def removed(self, products: FloatArray) -> Directions:
         """Cells for each member removed; P = the data without her first."""

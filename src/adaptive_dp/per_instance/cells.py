@@ -40,9 +40,9 @@ def larger(first: Interval, second: Interval) -> Interval:
 class Cells:
     """What is known on each cell, for one direction (P, Q); cells in the last axis, the outer two unbounded.
 
-    log_mass : log P(cell), shape (..., m)
-    mean : log P(cell) / Q(cell), by Jensen the loss of the cell as a whole
-    low, high : bounds of the loss; infinite in the two unbounded cells
+    log_mass : log P(cell), shape (..., m), or (m,) where P is the same for all
+    mean : log P(cell) / Q(cell), by Jensen the loss of the cell as a whole; shape (..., m)
+    low, high : bounds of the loss, shape (..., m); infinite in the two unbounded cells
     ends : smallest |t| in the unbounded cells, where t is standard normal under P; shape (...)
     """
 
@@ -103,17 +103,21 @@ class Cells:
 
     # ------------------------------------------------------------ Renyi divergence
 
-    def renyi(self, order: float, mu: ArrayLike, extra: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper bounds of the Renyi divergence of ``order`` > 1, shape (...).
+    def renyi_lower(self, order: float) -> FloatArray:
+        """Lower bound of the Renyi divergence of ``order`` > 1, shape (...)."""
+        power = order - 1
+        return np.asarray(np.maximum(_log_mean_exp(self.log_mass, power * self.mean), 0.0) / power)
+
+    def renyi_upper(self, order: float, mu: ArrayLike, extra: ArrayLike) -> FloatArray:
+        """Upper bound of the same.
 
         Beyond the grid the loss is at most ``extra`` + mu^2/2 + mu |t|: that tail is added in closed form.
         """
         power, shift = order - 1, np.asarray(mu)
-        lower = _log_mean_exp(self.log_mass, power * self.mean)
         body = _log_mean_exp(np.where(self._bounded, self.log_mass, -math.inf), self._log_chord(power))
         envelope = power * (np.asarray(extra) + shift**2 / 2) + (power * shift) ** 2 / 2
         tail = math.log(2) + envelope + special.log_ndtr(power * shift - self.ends)
-        return np.asarray(np.maximum(lower, 0.0) / power), np.asarray(np.logaddexp(body, tail) / power)
+        return np.asarray(np.logaddexp(body, tail) / power)
 
     def renyi_gaps(self, order: float, divergence: float) -> FloatArray:
         """What each cell leaves open, as a share of exp((order - 1) ``divergence``)."""
@@ -163,12 +167,10 @@ def normal_cells(
 
     Parameters
     ----------
-    scores : ndarray, shape (..., K)
-        t at the grid points, strictly decreasing, as is t + s.
+    scores, base : ndarray, shape (..., K), or (K,) where they are the same for all
+        t at the grid points, strictly decreasing, as is t + s; and H.
     shifts, bends : ndarray, shape (..., K)
         s and h.
-    base : ndarray, shape (..., K)
-        H.
     """
     with_record = scores + shifts
     absent, present = (_log_masses(t) for t in (scores, with_record))

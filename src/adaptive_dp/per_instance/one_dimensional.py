@@ -221,8 +221,8 @@ class Neighbours1D:
         alpha, wanted = check_order(order), check_probability("tolerance", tolerance)
 
         def enclose(cells: Cells) -> tuple[Interval, FloatArray]:
-            low, high = cells.renyi(alpha, self.mu, math.log1p(self.kappa))
-            return Interval(float(low), float(high)), cells.renyi_gaps(alpha, float(high))
+            upper = float(cells.renyi_upper(alpha, self.mu, math.log1p(self.kappa)))
+            return Interval(float(cells.renyi_lower(alpha)), upper), cells.renyi_gaps(alpha, upper)
 
         return self._enclose(enclose, renyi_reach(alpha, self.mu, self.kappa), wanted)
 
@@ -233,8 +233,7 @@ class Neighbours1D:
     def attained_renyi(self, order: float) -> float:
         """Lower bound of the Renyi divergence, the larger direction, on the first grid."""
         points = self._first_grid(renyi_reach(order, self.mu, self.kappa))
-        extra = math.log1p(self.kappa)
-        return max(float(cells.renyi(order, self.mu, extra)[0]) for cells in self._cells_at(points))
+        return max(float(cells.renyi_lower(order)) for cells in self._cells_at(points))
 
     def exceedance(self, level: float, *, present: bool) -> Interval:
         """Probability that the ex-post loss |log_ratio| exceeds ``level``, for data with or without the record."""
