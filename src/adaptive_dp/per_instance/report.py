@@ -272,13 +272,15 @@ class PrivacyReport:
         """
         if training.neighbours is not Neighbours.ADD_REMOVE:
             raise ValueError(f"training must compare add/remove neighbours, got {training.neighbours}")
+        if training.domain not in (None, self.domain):
+            raise ValueError(f"training must have the domain of the report, got {training.domain}")
         mu = self._largest_mu()
         epsilon = float(gaussian_epsilon(self.delta, mu)) if math.isfinite(mu) else math.inf
         parts = {"training": training.epsilon, "report": epsilon}
         return Guarantee(
             kind="ex-ante",
             epsilon=training.epsilon + epsilon,
-            delta=training.delta + (self.delta if epsilon > 0 else 0.0),
+            delta=training.delta + (self.delta if mu > 0 else 0.0),
             neighbours=Neighbours.ADD_REMOVE,
             domain=self.domain,
             parts=parts if math.isfinite(training.epsilon + epsilon) else {},
