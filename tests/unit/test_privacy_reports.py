@@ -312,6 +312,48 @@ def test_the_independent_report_is_algorithm_two():
     assert report.confidence == pytest.approx(0.98)
 
 
+@pytest.mark.parametrize("member", [True, False])
+def test_the_dependent_report_written_out(member):
+    """Interval of each signed term from what is published, the worse end of their sum; one record after the other."""
+    theta = OBJECTIVE.minimise([1.6, -0.8, 1.2]).theta
+    report = report_of("dependent", theta=theta, rho=0.02, sigma_hessian=0.02, sigma_gradient=0.4)
+    frame = report.to_frame(PEOPLE.features, PEOPLE.labels, member=member)
+    total = report.to_frame(PEOPLE.features, PEOPLE.labels, member=member, combine="sum")
+    q = stats.norm.ppf(1 - 0.01)
+    t = 0.02 * goe.operator_norm_bound(0.02, 3)
+    upper = np.linalg.inv(report.hessian.matrix + t * np.eye(3))
+    members = [
+        np.linalg.inv(w * (report.hessian.matrix - t * np.eye(3)) + (1 - w) * 0.8 * np.eye(3))
+        for w in [2 / 3, 0.8 / (0.8 + t), 0.8 / (0.8 + 2 * t), *np.linspace(0, 1, 65)]
+        if np.linalg.eigvalsh(w * (report.hessian.matrix - t * np.eye(3)) + (1 - w) * 0.8 * np.eye(3))[0] > 0
+    ]
+    sides = set()
+    for i, (x, y) in enumerate(zip(PEOPLE.features, PEOPLE.labels, strict=True)):
+        u = x @ theta
+        g, bend = -y / (1 + math.exp(y * u)) * x, 1 / (2 + 2 * math.cosh(u))
+        length = np.linalg.norm(g)
+        gradient = length**2 / (2 * 1.5**2)
+        centre = report.gradient.vector @ g
+        low = max(-1.5 * q * length, centre - 0.4 * q * length) / 1.5**2
+        high = min(1.5 * q * length, centre + 0.4 * q * length) / 1.5**2
+        least, most = bend * (x @ upper @ x), bend * min(x @ M @ x for M in members)
+        cap = math.log(1 + bend * (x @ x) / 0.8)
+        if member:
+            determinant = (-math.log(1 - least), cap if most >= 1 else min(-math.log(1 - most), cap))
+            ends = (determinant[0] + gradient - high, determinant[1] + gradient - low)
+        else:
+            determinant = (-min(math.log(1 + most), cap), -math.log(1 + least))
+            ends = (determinant[0] + gradient + low, determinant[1] + gradient + high)
+        assert frame["inner"][i] == pytest.approx(max(abs(low), abs(high)))
+        assert frame["determinant"][i] == pytest.approx(max(map(abs, determinant)))
+        assert frame["bound"][i] == pytest.approx(max(map(abs, ends)))
+        assert total["bound"][i] == pytest.approx(
+            max(map(abs, determinant)) + gradient + max(abs(low), abs(high))
+        )
+        sides.add(abs(ends[0]) > abs(ends[1]))
+    assert sides == {True, False}  # both ends decide for somebody
+
+
 def test_much_data_makes_the_dependent_report_sharper():
     people = people_of(3000)
     objective = Objective(people, LogisticLoss(), 0.8)
@@ -419,13 +461,30 @@ def test_a_joint_guarantee_adds_up():
     )
     report = report_of("dependent", theta=training)
     joint = report.joint_guarantee(training.guarantee)
-    assert joint.epsilon == pytest.approx(training.guarantee.epsilon + report.guarantee.epsilon)
+    worst = gaussian_epsilon(1e-4, math.hypot(1 / 2.0, 0.25 / 0.1 / math.sqrt(2)))
+    assert joint.epsilon == pytest.approx(training.guarantee.epsilon + worst)
+    assert joint.parts["report"] >= report.guarantee.epsilon
     assert joint.delta == pytest.approx(1e-5 + 1e-4)
+    # A promise about the pair (theta, report) is the same whatever theta came out.
+    other_theta = report_of("dependent", theta=np.zeros(3))
+    assert other_theta.guarantee.epsilon < report.guarantee.epsilon
+    assert other_theta.joint_guarantee(training.guarantee) == joint
+    adaptive = report_of("adaptive", theta=training).joint_guarantee(training.guarantee)
+    worst = gaussian_epsilon(1e-4, math.hypot(1 / 2.0, 0.25 / 0.1 / math.sqrt(2), 0.25 / 0.3))
+    assert adaptive.epsilon == pytest.approx(training.guarantee.epsilon + worst)
+    for loss, finite in ((SquaredLoss(), False), (SmoothDistanceLoss(0.7), True)):
+        of_loss = report_of("dependent", Objective(PEOPLE, loss, 0.8)).joint_guarantee(training.guarantee)
+        assert math.isfinite(of_loss.epsilon) is finite
+    # So much noise that epsilon is 0 still has the delta.
+    faint = report_of("dependent", sigma_gradient=1e6, sigma_hessian=1e6).joint_guarantee(training.guarantee)
+    assert (faint.epsilon, faint.delta) == (training.guarantee.epsilon, pytest.approx(1e-5 + 1e-4))
     free = report_of("independent", theta=training).joint_guarantee(training.guarantee)
     assert (free.epsilon, free.delta) == (training.guarantee.epsilon, 1e-5)
     other = Guarantee("ex-ante", 1.0, Neighbours.REPLACE_ONE)
-    with pytest.raises(ValueError, match="training"):
-        report.joint_guarantee(other)
+    elsewhere = dataclasses.replace(training.guarantee, domain=Domain("l2", 0.5, "sign"))
+    for wrong in (other, elsewhere):
+        with pytest.raises(ValueError, match="training"):
+            report.joint_guarantee(wrong)
 
 
 def test_squared_loss_has_a_report_of_finite_cost():
