@@ -18,10 +18,12 @@ from adaptive_dp.per_instance import (
     Objective,
     Scope,
     flaws,
+    flaws_bounds,
+    flaws_matrices,
+    flaws_reports,
     losses_of_members,
     losses_of_outsiders,
 )
-from adaptive_dp.per_instance import flaws_reports as reports
 from adaptive_dp.privacy import Domain
 
 
@@ -116,7 +118,7 @@ def test_separable_divergence_in_one_dimension_is_a_quadrature(present):
 @pytest.mark.parametrize("dimension", [10, 100])
 def test_separable_divergence_agrees_with_a_simulation(dimension):
     """Draws of the mechanism itself with the record present; four standard errors."""
-    rng, runs, (sigma, lam) = _rng(3), 50_000, flaws_calibration()
+    rng, runs, (sigma, lam) = _rng(3), 20_000, flaws_calibration()
     c = 1 / math.sqrt(dimension)
     b = sigma * rng.standard_normal((runs, dimension))
     theta = -b / (lam + 1)
@@ -175,14 +177,14 @@ def test_removed_records_against_the_density_itself():
 
 
 def test_printed_determinant_bound_at_nine_tenths():
-    frame = reports.determinant_bounds((0.9, 1.0))
+    frame = flaws_bounds.determinant_bounds((0.9, 1.0))
     assert frame["printed"].iloc[0] == pytest.approx(2.30, abs=5e-3)
     assert frame["right"].iloc[0] == pytest.approx(0.64, abs=5e-3)
     assert np.isnan(frame["printed"].iloc[1])
 
 
 def test_printed_determinant_bound_is_undefined_half_of_the_time_and_the_proof_turned_round():
-    row = reports.random_determinants(4000, rng=_rng()).iloc[0]
+    row = flaws_bounds.random_determinants(4000, rng=_rng()).iloc[0]
     assert 0.4 < row["undefined"] < 0.65
     assert row["largest_right"] <= 1 + 1e-9
     assert row["largest_right"] > 1 - 1e-6  # attained, by the first record
@@ -194,7 +196,7 @@ def test_printed_determinant_bound_is_undefined_half_of_the_time_and_the_proof_t
 
 
 def test_bound_of_the_inner_product_for_fixed_and_for_late_people():
-    frame = reports.inner_coverage(400, rng=_rng())
+    frame = flaws_bounds.inner_coverage(400, rng=_rng())
     signed = _row(frame, "fixed person, y = +1: printed, f' without | |")
     late = _row(frame, "after the release, x along theta: the same quantile")
     assert signed["coverage"] == 0
@@ -205,12 +207,12 @@ def test_bound_of_the_inner_product_for_fixed_and_for_late_people():
 
 
 def test_printed_inner_bound_is_negative_for_negative_slopes():
-    assert reports.printed_inner_bound(np.array([-0.5]), np.array([1.0]), sigma=2.0, rho=0.05)[0] < 0
+    assert flaws_bounds.printed_inner_bound(np.array([-0.5]), np.array([1.0]), sigma=2.0, rho=0.05)[0] < 0
 
 
 def test_smaller_of_two_uniform_bounds_needs_both_events():
     """At rho each the smaller bound covers .918 at d = 20, not .95; at 1 - sqrt(1 - rho) each, .9567."""
-    frame = reports.late_coverage((1, 2, 20)).set_index("dimension")
+    frame = flaws_bounds.late_coverage((1, 2, 20)).set_index("dimension")
     assert frame.loc[20, "fixed"] == pytest.approx(3.33e-5, rel=1e-2)
     assert frame.loc[20, "min_high"] < 0.9185
     assert frame.loc[20, "min_low"] > 0.917
@@ -224,11 +226,11 @@ def test_coverage_of_two_norms_agrees_with_a_simulation():
     l2, largest = 3.2, 2.5
     hits = int(((np.linalg.norm(noise, axis=1) <= l2) & (np.abs(noise).max(axis=1) <= largest)).sum())
     low, high = proportion_interval(hits, len(noise), 1 - 1e-4)
-    found = reports.norms_coverage(5, l2=l2, largest=largest)
+    found = flaws_bounds.norms_coverage(5, l2=l2, largest=largest)
     assert low < found[0] <= found[1] < high
     assert found[1] - found[0] < 1e-3
     # Without the box it is the chi law.
-    only = reports.norms_coverage(5, l2=l2, largest=50.0)
+    only = flaws_bounds.norms_coverage(5, l2=l2, largest=50.0)
     assert only[0] - 1e-12 <= stats.chi.cdf(l2, 5) <= only[1] + 1e-12
 
 
@@ -258,16 +260,16 @@ def _pair(width):
 
 
 def test_root_of_logarithms_is_ten_percent_loose_and_half_the_argument_suffices():
-    frame = reports.tail_factors((1e-6,))
+    frame = flaws_bounds.tail_factors((1e-6,))
     assert frame["ratio"].iloc[0] == pytest.approx(1.10, abs=5e-3)
     assert frame["exact"].iloc[0] < frame["shorter"].iloc[0] < frame["printed"].iloc[0]
 
 
 def test_report_for_one_person_is_none_for_a_thousand():
-    frame = reports.simultaneous_coverage(2000, rng=_rng())
+    frame = flaws_bounds.simultaneous_coverage(2000, rng=_rng())
     assert _row(frame, "Algorithm 2 as run: one person")["high"] < 0.01
     assert _row(frame, "everybody in the data")["high"] > 0.95
-    whole = reports.uniform_report_coverage(30, rng=_rng())
+    whole = flaws_reports.uniform_report_coverage(30, rng=_rng())
     assert _row(whole, "for one person")["high"] < 0.85
     assert _row(whole, "for all members")["high"] > 0.85
 
@@ -276,12 +278,12 @@ def test_report_for_one_person_is_none_for_a_thousand():
 
 
 def test_signed_gradient_bound_covers_little_more_than_half():
-    row = reports.gradient_coverage((0.2,)).iloc[0]
+    row = flaws_reports.gradient_coverage((0.2,)).iloc[0]
     assert row["printed"] == pytest.approx(0.578, abs=5e-4)
     assert row["printed_min"] == pytest.approx(0.554, abs=5e-4)
     assert row["right"] == pytest.approx(0.983, abs=5e-4)
     assert row["right_min"] == pytest.approx(0.935, abs=5e-4)
-    assert reports.gradient_coverage((1e-3,))["printed"].iloc[0] == pytest.approx(0.5, abs=1e-3)
+    assert flaws_reports.gradient_coverage((1e-3,))["printed"].iloc[0] == pytest.approx(0.5, abs=1e-3)
 
 
 @pytest.mark.parametrize("ratio", [0.2, 1.0, 4.0])
@@ -291,12 +293,12 @@ def test_exact_coverage_of_the_gradient_bounds_agrees_with_the_bounds_themselves
     sigma, sizes = 1.0, np.full(100_000, 0.7)
     truth = 0.7 * sigma * rng.standard_normal(runs)
     products = truth + 0.7 * ratio * sigma * rng.standard_normal(runs)
-    row = reports.gradient_coverage((ratio,), rho=rho).iloc[0]
+    row = flaws_reports.gradient_coverage((ratio,), rho=rho).iloc[0]
     for name, rule, cap in (
-        ("printed", reports.printed_gradient_bound, None),
-        ("printed_min", reports.printed_gradient_bound, sigma),
-        ("right", reports.right_gradient_bound, None),
-        ("right_min", reports.right_gradient_bound, sigma),
+        ("printed", flaws_reports.printed_gradient_bound, None),
+        ("printed_min", flaws_reports.printed_gradient_bound, sigma),
+        ("right", flaws_reports.right_gradient_bound, None),
+        ("right_min", flaws_reports.right_gradient_bound, sigma),
     ):
         bound = rule(products, sizes, sigma_gradient=ratio * sigma, rho=rho, sigma=cap)
         low, high = proportion_interval(int((np.abs(truth) <= bound).sum()), runs, 1 - 1e-4)
@@ -304,7 +306,7 @@ def test_exact_coverage_of_the_gradient_bounds_agrees_with_the_bounds_themselves
 
 
 def test_whole_report_end_to_end():
-    frame = reports.report_coverage(120, rng=_rng())
+    frame = flaws_reports.report_coverage(120, rng=_rng())
     assert _row(frame, "printed Algorithm 2")["high"] < 0.85
     assert _row(frame, "library, interval")["low"] > 0.85
     assert _row(frame, "library, sum")["low"] > 0.85
@@ -312,7 +314,7 @@ def test_whole_report_end_to_end():
 
 
 def test_report_without_a_cap_takes_the_logarithm_of_a_negative_number():
-    frame = reports.undefined_report((0.5, 2 / 3))
+    frame = flaws_reports.undefined_report((0.5, 2 / 3))
     # P(N <= -q / 2) at Kifer's own ridge, and 1/2 at ratio 2/3, both less the chance of Hhat < 0.
     q, gone = stats.norm.isf(0.025), stats.norm.sf(2 * stats.norm.isf(0.025))
     assert frame["undefined"].iloc[0] == pytest.approx(stats.norm.sf(q / 2) - gone, abs=1e-9)
@@ -321,14 +323,14 @@ def test_report_without_a_cap_takes_the_logarithm_of_a_negative_number():
 
 
 def test_exact_factors_of_the_report():
-    factors = reports.report_factors().set_index("record")["factor"]
+    factors = flaws_reports.report_factors().set_index("record")["factor"]
     assert factors["added"] == pytest.approx(math.log(2) / math.log(7 / 6))
     assert factors["added"] == pytest.approx(4.497, abs=1e-3)
     assert factors["removed"] == pytest.approx(3.802, abs=1e-3)
 
 
 def test_report_of_a_person_whose_loss_vanishes():
-    frame = reports.vanishing_loss().set_index("sigma_gradient")
+    frame = flaws_reports.vanishing_loss().set_index("sigma_gradient")
     assert frame["loss"].max() < 1e-15
     assert frame["report"].min() == pytest.approx(0.2007, abs=5e-5)
     assert frame.loc[100.0, "printed"] == pytest.approx(0.0030, abs=5e-5)
@@ -348,7 +350,7 @@ def test_vanishing_loss_is_that_of_the_library():
 
 def test_printed_utility_bound_fails_for_a_fixed_person():
     """Not one point but the claim: promised .97, true .82."""
-    frame = reports.utility_failure(20_000, rng=_rng())
+    frame = flaws_reports.utility_failure(20_000, rng=_rng())
     assert _row(frame, "report <= printed bound")["high"] < 0.85
     assert _row(frame, "loss <= report")["low"] > 0.97
     assert _row(frame, "report <= right bound")["low"] > 0.99
@@ -356,7 +358,7 @@ def test_printed_utility_bound_fails_for_a_fixed_person():
 
 def test_right_utility_bound_in_closed_form():
     terms = LossTerms(np.array([-0.1]), np.array([0.2]), np.array([-0.3]))
-    found = reports.right_utility_bound(terms, np.array([0.5]), sigma=2.0, sigma_gradient=0.5, rho=0.05)
+    found = flaws_reports.right_utility_bound(terms, np.array([0.5]), sigma=2.0, sigma_gradient=0.5, rho=0.05)
     extra = 1.0 * stats.norm.isf(0.025) * 0.5 / 4
     assert found[0] == pytest.approx(math.log(2) / math.log(7 / 6) * 0.6 + extra)
 
@@ -366,7 +368,7 @@ def test_printed_report_needs_a_report_with_releases():
         [0.1], LogisticLoss(), Domain("l2", 1.0, "sign"), lam=1.0, sigma=1.0, rho=0.05
     )
     with pytest.raises(ValueError, match="report must be a data-dependent one"):
-        reports.printed_report(report, np.ones((1, 1)), np.ones(1))
+        flaws_reports.printed_report(report, np.ones((1, 1)), np.ones(1))
 
 
 # --- erratum 6 ----------------------------------------------------------------------------------------
@@ -385,7 +387,7 @@ def test_overhead_is_counted_twice():
 
 
 def test_tau_of_twelve():
-    frame = reports.tau_coverage(300, rng=_rng())
+    frame = flaws_matrices.tau_coverage(300, rng=_rng())
     printed, right = _row(frame, "printed"), _row(frame, "right")
     assert printed["largest"] == pytest.approx(9.0e-3, abs=5e-5)
     assert printed["high"] < 0.02
@@ -394,13 +396,13 @@ def test_tau_of_twelve():
 
 
 def test_leverage_bound_fails_with_the_wrong_tau_when_rows_are_few():
-    frame = reports.leverage_coverage(100, rng=_rng())
+    frame = flaws_matrices.leverage_coverage(100, rng=_rng())
     assert _row(frame, "wrong normalisation")["high"] < 0.05
     assert _row(frame, "right")["coverage"] == 1
 
 
 def test_leading_term_of_the_lemma_is_root_two_too_large():
-    frame = reports.norm_bounds((50, 100))
+    frame = flaws_matrices.norm_bounds((50, 100))
     assert frame["printed_leading"].to_numpy() == pytest.approx(math.sqrt(2) * frame["leading"].to_numpy())
     # Already without its second term it exceeds the exact bound at d = 50; the explicit one is a bound.
     assert frame["printed_leading"].iloc[0] > frame["exact"].iloc[0]
@@ -412,21 +414,21 @@ def test_leading_term_of_the_lemma_is_root_two_too_large():
 
 
 def test_noisy_eigenvalue_in_the_numerator():
-    row = reports.adaptive_instance().iloc[0]
+    row = flaws_matrices.adaptive_instance().iloc[0]
     assert row["printed"] == pytest.approx(0.0545, abs=5e-5)
     assert row["printed"] < row["leverage"] <= row["library"] * (1 + 1e-12)
     assert row["library"] == pytest.approx(0.1)
 
 
 def test_adaptive_leverage_bounds_given_their_event():
-    frame = reports.adaptive_failures(1000, rng=_rng())
+    frame = flaws_matrices.adaptive_failures(1000, rng=_rng())
     assert _row(frame, "printed")["high"] < 1
     assert _row(frame, "standard")["coverage"] == 1
     assert _row(frame, "family")["coverage"] == 1
 
 
 def test_algebra_of_the_adaptive_utility():
-    row = reports.adaptive_algebra().iloc[0]
+    row = flaws_matrices.adaptive_algebra().iloc[0]
     assert (row["true"], row["printed"], row["right"]) == pytest.approx((3.0, 2.5, 3.0))
 
 
@@ -488,15 +490,15 @@ def test_overhead_of_logistic_regression_is_larger_than_training_below_three_qua
     "call",
     [
         lambda rng: flaws.removal_errors(3, rng=rng),
-        lambda rng: reports.random_determinants(20, rng=rng),
-        lambda rng: reports.inner_coverage(3, rng=rng),
-        lambda rng: reports.simultaneous_coverage(3, rng=rng),
-        lambda rng: reports.uniform_report_coverage(1, rng=rng),
-        lambda rng: reports.utility_failure(3, rng=rng),
-        lambda rng: reports.report_coverage(2, rng=rng),
-        lambda rng: reports.tau_coverage(2, rng=rng),
-        lambda rng: reports.leverage_coverage(2, rng=rng),
-        lambda rng: reports.adaptive_failures(3, rng=rng),
+        lambda rng: flaws_bounds.random_determinants(20, rng=rng),
+        lambda rng: flaws_bounds.inner_coverage(3, rng=rng),
+        lambda rng: flaws_bounds.simultaneous_coverage(3, rng=rng),
+        lambda rng: flaws_reports.uniform_report_coverage(1, rng=rng),
+        lambda rng: flaws_reports.utility_failure(3, rng=rng),
+        lambda rng: flaws_reports.report_coverage(2, rng=rng),
+        lambda rng: flaws_matrices.tau_coverage(2, rng=rng),
+        lambda rng: flaws_matrices.leverage_coverage(2, rng=rng),
+        lambda rng: flaws_matrices.adaptive_failures(3, rng=rng),
     ],
 )
 def test_experiments_want_a_generator_and_repeat(call):
@@ -513,10 +515,10 @@ def test_experiments_want_a_generator_and_repeat(call):
         (lambda: flaws.kifer_beyond_linear((0,)), "dimensions must be at least 1"),
         (lambda: flaws.removal_hessian((-1.0,)), "ratios must be positive"),
         (lambda: flaws.logistic_overhead((1.0,)), "shares must lie"),
-        (lambda: reports.gradient_coverage((0.0,)), "ratios must be positive"),
-        (lambda: reports.tail_factors((0.0,)), "rho must lie"),
-        (lambda: reports.report_coverage(0, rng=_rng()), "trials must be at least 1"),
-        (lambda: reports.adaptive_algebra(0.5, 1.0), "y must lie"),
+        (lambda: flaws_reports.gradient_coverage((0.0,)), "ratios must be positive"),
+        (lambda: flaws_bounds.tail_factors((0.0,)), "rho must lie"),
+        (lambda: flaws_reports.report_coverage(0, rng=_rng()), "trials must be at least 1"),
+        (lambda: flaws_matrices.adaptive_algebra(0.5, 1.0), "y must lie"),
     ],
 )
 def test_bad_input_is_named(call, message):

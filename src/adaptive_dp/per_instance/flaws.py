@@ -2,7 +2,8 @@
 
 Nothing here is a mechanism, and no ``printed_...`` function may be used to calibrate one: each is *false as printed*.
 The right versions are in the other modules of the package. The experiments return tables; they are exact computations
-wherever one exists. Faults of the bounds and of the reports are in :mod:`adaptive_dp.per_instance.flaws_reports`.
+wherever one exists. Faults of the bounds, of the reports and about noisy matrices are in the modules ``flaws_bounds``,
+``flaws_reports`` and ``flaws_matrices``.
 
 Errata 1 (Theorem 2.2.5), 2 (Corollary 2.3.2), 6 (Theorem 2.3.5 (1)), 9 (appendices A.6, A.7, Example 2.2.4) and 10
 (Corollary A.3.6).
