@@ -445,6 +445,8 @@ def perturb_objective(
 def check_loss_of(loss: Loss | SmoothLoss, domain: Domain, columns: int) -> None:
     """Refuse a loss that is not defined for the labels of ``domain``."""
     is_linear(loss)
+    if not isinstance(domain, Domain):
+        raise TypeError(f"domain must be a Domain, got {type(domain).__name__}: {domain!r}")
     if isinstance(loss, Loss):
         loss.lipschitz(domain, 1.0, dimension=columns)
 

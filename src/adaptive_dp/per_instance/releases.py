@@ -51,7 +51,7 @@ def release_gradient(
     point: ObjectiveAt, *, sigma: float, delta: float, rng: np.random.Generator
 ) -> Release[FloatArray]:
     """Publish grad J(theta; D) + N(0, sigma^2 I), shape (d,) (redberg2023, Algorithm 10, Theorem A.3.4)."""
-    scale, objective = check_ordinary("sigma", sigma), point.objective
+    scale, objective = check_ordinary("sigma", sigma), _check_point(point).objective
     size = gradient_sensitivity(
         objective.loss, objective.people.domain, point.theta, dimension=objective.columns
     )
@@ -70,7 +70,7 @@ def release_hessian(
     and one record moves that vector by ||A||_F / sqrt 2 exactly. Analyze-Gauss needs noise sqrt 2 times
     larger off the diagonal for the same privacy.
     """
-    scale, objective = check_ordinary("sigma", sigma), point.objective
+    scale, objective = check_ordinary("sigma", sigma), _check_point(point).objective
     size = hessian_frobenius_sensitivity(
         objective.loss, objective.people.domain, dimension=objective.columns
     ) / math.sqrt(2)
@@ -86,12 +86,19 @@ def release_smallest_eigenvalue(
 
     By Weyl's inequality one record moves it by at most the spectral norm of its Hessian.
     """
-    scale, objective = check_ordinary("sigma", sigma), point.objective
+    scale, objective = check_ordinary("sigma", sigma), _check_point(point).objective
     size = hessian_sensitivity(objective.loss, objective.people.domain, dimension=objective.columns)
     guarantee = _guarantee(point, size / scale, delta, "redberg2023, Theorem A.3.1")
     smallest = float(np.linalg.eigvalsh(point.hessian)[0])
     noise = float(gaussian(scale, 1, check_generator(rng))[0])
     return Release(smallest + noise, guarantee, trace=Trace(noise=noise, smallest=smallest))
+
+
+def _check_point(point: ObjectiveAt) -> ObjectiveAt:
+    """Refuse an objective that is not seen from a published theta."""
+    if not isinstance(point, ObjectiveAt):
+        raise TypeError(f"point must be an ObjectiveAt, objective.at(theta), got {type(point).__name__}")
+    return point
 
 
 def _guarantee(point: ObjectiveAt, mu: float, delta: float, source: str) -> Guarantee:

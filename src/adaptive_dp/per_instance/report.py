@@ -306,7 +306,13 @@ class PrivacyReport:
         return found
 
     def _block(self, records: Records, member: bool | None, combine: Combination) -> pd.DataFrame:
-        gradient = 0.5 * (records.gradient_norms / self.sigma) ** 2
+        with np.errstate(over="ignore"):
+            gradient = 0.5 * (records.gradient_norms / self.sigma) ** 2
+        if not np.isfinite(gradient).all():
+            raise ValueError(
+                f"theta is so large (an entry of {np.abs(self.theta).max():.3g}) beside sigma = {self.sigma:.3g} that "
+                "bounds overflow"
+            )
         low, high = self._inner_interval(records)
         inner = np.maximum(np.abs(low), np.abs(high))
         signs = (+1, -1) if member is None else ((-1,) if member else (+1,))
