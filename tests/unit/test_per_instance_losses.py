@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -34,6 +35,7 @@ from adaptive_dp.per_instance import (
 )
 from adaptive_dp.per_instance.objective import HESSIAN_ENTRIES, records_at
 from adaptive_dp.privacy import Domain
+from benchmarks import per_instance as bench
 
 DOMAIN = Domain("l2", 1.0, "sign")
 LOSSES = [LogisticLoss(), SquaredLoss(), SmoothDistanceLoss(0.7)]
@@ -559,3 +561,18 @@ def test_bad_widths_are_refused_by_name(change, error, words):
     given = {**good, **change}
     with pytest.raises(error, match=words):
         inner_product_width(given.pop("rho"), **given)
+
+
+# ---------------------------------------------------------------- benchmarks
+
+
+def test_the_benchmarks_run_and_their_baselines_agree(tmp_path, capsys):
+    """Each comparison refuses to time two computations of different things; no time is asserted."""
+    assert bench.main(["--quick", "--record", str(tmp_path / "ratios.json")]) == 0
+    record = json.loads((tmp_path / "ratios.json").read_text(encoding="utf-8"))
+    assert len(record["ratios"]) == 5
+    assert record["parameters"]["columns"] == bench.QUICK.columns
+    assert all(each["ratio"] > 0 for each in record["ratios"])
+    assert "beyond the data" in capsys.readouterr().out
+    with pytest.raises(AssertionError, match="losses must agree"):
+        bench.agree("losses", np.zeros(2), np.array([0.0, 1e-3]))

@@ -739,6 +739,8 @@ def test_a_singular_hessian_is_refused_before_any_noise():
     [
         ({"loss": "logistic"}, TypeError, "loss"),
         ({"domain": Domain("l2", 1.0, "real")}, ValueError, "domain must have labels in"),
+        ({"domain": None}, TypeError, "domain must be a Domain"),
+        ({"domain": "l2", "loss": SmoothDistanceLoss(1.0)}, TypeError, "domain must be a Domain"),
         ({"lam": 0.0}, ValueError, "lam"),
         ({"lam": -1.0}, ValueError, "lam"),
         ({"sigma": 0.0}, ValueError, "sigma"),
@@ -776,3 +778,16 @@ def test_bad_releases_are_refused_before_any_noise(release, change, error, name)
     assert rng.bit_generator.state == before
     with pytest.raises(TypeError, match="rng"):
         release(OBJECTIVE.at(THETA), sigma=1.0, delta=1e-3, rng=7)
+    with pytest.raises(
+        TypeError, match=r"point must be an ObjectiveAt, objective.at\(theta\), got Objective"
+    ):
+        release(OBJECTIVE, sigma=1.0, delta=1e-3, rng=rng)
+
+
+def test_a_huge_theta_is_refused_not_warned_about():
+    with pytest.raises(ValueError, match="theta is so large"):
+        report_of("independent", Objective(PEOPLE, SquaredLoss(), 0.8), [1e200, 0.0, 0.0]).to_frame(
+            PEOPLE.features, PEOPLE.labels
+        )
+    frame = report_of("independent", theta=[1e200, 0.0, 0.0]).to_frame(PEOPLE.features, PEOPLE.labels)
+    assert np.isfinite(frame.to_numpy()).all()
