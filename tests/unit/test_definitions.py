@@ -67,7 +67,7 @@ def test_the_density_is_a_density_and_the_one_written_out(data, lam, sigma):
     for theta in (-3.0, 0.1, 5.0):
         ours = float(log_density(theta, data, lam=lam, sigma=sigma))
         assert ours == pytest.approx(brute_log_density(theta, data, lam, sigma), rel=1e-12)
-    cuts = np.linspace(-60, 60, 61)
+    cuts = np.linspace(-60, 60, 31)
     total = quad(lambda t: math.exp(float(log_density(t, data, lam=lam, sigma=sigma))), cuts)
     assert total == pytest.approx(1, abs=1e-8)
     grid = np.array([[-1.0, 0.0], [1.0, 2.0]])
@@ -90,14 +90,13 @@ def test_the_density_is_the_law_of_the_mechanism(data):
         low, high = np.where(slope < 0, middle, low), np.where(slope < 0, high, middle)
     for cut in (-1.0, 0.5, 3.0):
         exact = quad(
-            lambda t: math.exp(float(log_density(t, data, lam=lam, sigma=sigma))), np.linspace(-60, cut, 40)
+            lambda t: math.exp(float(log_density(t, data, lam=lam, sigma=sigma))), np.linspace(-60, cut, 14)
         )
         interval = proportion_interval(int((low <= cut).sum()), low.size, 0.9999)
         assert interval[0] <= exact <= interval[1]
 
 
-@pytest.mark.parametrize(("lam", "sigma"), SETTINGS)
-@pytest.mark.parametrize("row", [0, 5])
+@pytest.mark.parametrize(("lam", "sigma", "row"), [(*SETTINGS[0], 0), (*SETTINGS[1], 5)])
 def test_hockey_stick_and_renyi_against_quadrature(data, lam, sigma, row):
     feature, label = float(data.features[row, 0]), float(data.labels[row])
     pair = neighbouring_pair(data, feature=feature, label=label, lam=lam, sigma=sigma)
@@ -172,7 +171,7 @@ def test_without_other_people_the_bounds_are_nearly_attained():
     assert float(gaussian_delta(absent.lower, pair.mu)) == pytest.approx(1e-6, rel=1e-2)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_pair_exceeds_the_theorems(seed):
     rng = np.random.default_rng(seed)
     lam, sigma = 10 ** rng.uniform(-3, 2), 10 ** rng.uniform(-0.7, 1)
@@ -255,7 +254,7 @@ def value(table, definition, quantity, column="value"):
 
 
 # Many people, few, and nobody else; a ridge that decides everything; noise that hides next to nothing.
-CASES = [(0, 40, 1.0, 4.0, 1e-6, True), (1, 5, 0.1, 0.5, 1e-3, False), (3, 1, 1.0, 2.0, 1e-6, True),
+CASES = [(0, 20, 1.0, 4.0, 1e-6, True), (1, 5, 0.1, 0.5, 1e-3, False), (3, 1, 0.1, 0.5, 1e-3, True),
          (4, 8, 1e6, 1e3, 1e-12, False), (5, 8, 1.0, 0.03, 1e-12, True)]  # fmt: skip
 
 

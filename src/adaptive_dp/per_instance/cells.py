@@ -21,7 +21,7 @@ from scipy import special
 
 from adaptive_dp.validation import FloatArray
 
-BISECTIONS = 60
+ROOT_TOLERANCE = 1e-9  # relative; both sides stay on their side of the root
 
 
 class Interval(NamedTuple):
@@ -80,26 +80,25 @@ class Cells:
             whole = -np.expm1(level - self.mean)
         return np.asarray(np.exp(self.log_mass) * np.where(self.low >= level, whole, mixed))
 
-    def epsilon(self, delta: float) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper bounds of the smallest epsilon >= 0 at ``delta``, shape (...)."""
-        return self.lower_epsilon(delta), self._bracket(self.hockey_upper, delta)[1]
+    def epsilon(self, delta: float) -> Interval:
+        """Enclose the smallest epsilon >= 0 at ``delta``; for one pair of laws, cells of shape (m,)."""
+        return Interval(self.lower_epsilon(delta), self._bracket(self.hockey_upper, delta).upper)
 
-    def lower_epsilon(self, delta: float) -> FloatArray:
+    def lower_epsilon(self, delta: float) -> float:
         """The lower bound alone."""
-        return self._bracket(self.hockey_lower, delta)[0]
+        return self._bracket(self.hockey_lower, delta).lower
 
-    def _bracket(
-        self, share: Callable[[FloatArray], FloatArray], delta: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """Both sides of the smallest epsilon at which the shares add up to ``delta``; inf if there is none."""
-        top = np.maximum(0.0, np.where(np.isfinite(self.high), self.high, 0.0).max(axis=-1))
-        low, high = np.zeros(top.shape), top
-        nothing, enough = share(low).sum(axis=-1) <= delta, share(high).sum(axis=-1) <= delta
-        for _ in range(BISECTIONS):
+    def _bracket(self, share: Callable[[float], FloatArray], delta: float) -> Interval:
+        """Both sides of the smallest epsilon at which the shares add up to ``delta``, by bisection."""
+        low, high = 0.0, max(0.0, float(self.high[self._bounded].max(initial=0.0)))
+        if share(low).sum() <= delta:
+            return Interval(0.0, 0.0)
+        if share(high).sum() > delta:
+            return Interval(high, math.inf)
+        while high - low > ROOT_TOLERANCE * high:
             middle = 0.5 * (low + high)
-            below = share(middle).sum(axis=-1) <= delta
-            low, high = np.where(below, low, middle), np.where(below, middle, high)
-        return np.where(nothing, 0.0, low), np.where(nothing, 0.0, np.where(enough, high, math.inf))
+            low, high = (low, middle) if share(middle).sum() <= delta else (middle, high)
+        return Interval(low, high)
 
     # ------------------------------------------------------------ Renyi divergence
 
@@ -126,7 +125,7 @@ class Cells:
             upper = np.exp(self.log_mass + self._log_chord(power) - power * divergence)
             lower = np.exp(self.log_mass + power * self.mean - power * divergence)
         with np.errstate(invalid="ignore"):
-            return np.nan_to_num(upper - lower, nan=0.0, posinf=0.0)
+            return np.asarray(np.nan_to_num(upper - lower, nan=0.0, posinf=0.0))
 
     @property
     def _bounded(self) -> NDArray[np.bool_]:

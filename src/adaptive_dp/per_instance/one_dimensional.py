@@ -200,9 +200,9 @@ class Neighbours1D:
         budget, wanted = check_delta(delta), check_probability("tolerance", tolerance)
 
         def enclose(cells: Cells) -> tuple[Interval, FloatArray]:
-            low, high = cells.epsilon(budget)
-            at = low if not np.isfinite(high) else 0.5 * (low + high)
-            return Interval(float(low), float(high)), cells.hockey_upper(at) - cells.hockey_lower(at)
+            found = cells.epsilon(budget)
+            at = found.lower if math.isinf(found.upper) else 0.5 * (found.lower + found.upper)
+            return found, cells.hockey_upper(at) - cells.hockey_lower(at)
 
         return self._enclose(enclose, REACH, wanted)
 
@@ -228,7 +228,7 @@ class Neighbours1D:
 
     def attained_epsilon(self, delta: float) -> float:
         """Lower bound of epsilon at ``delta``, the larger direction, on the first grid: quick, for searches."""
-        return max(float(cells.lower_epsilon(delta)) for cells in self._cells_at(self._first_grid(REACH)))
+        return max(cells.lower_epsilon(delta) for cells in self._cells_at(self._first_grid(REACH)))
 
     def attained_renyi(self, order: float) -> float:
         """Lower bound of the Renyi divergence, the larger direction, on the first grid."""
