@@ -95,7 +95,7 @@ class Cells:
             return Interval(0.0, 0.0)
         if share(high).sum() > delta:
             return Interval(high, math.inf)
-        while high - low > ROOT_TOLERANCE * high:
+        while high - low > ROOT_TOLERANCE * high + 1e-300:
             middle = 0.5 * (low + high)
             low, high = (low, middle) if share(middle).sum() <= delta else (middle, high)
         return Interval(low, high)

@@ -186,6 +186,7 @@ def definitions_table(
 THEOREM = "value: theorem for all data; lower: worst pair found"
 SUPREMUM = "value: no neighbour exceeds it; lower: worst neighbour found"
 BOTH = "both directions"
+AS_PRINTED = "one direction, as in Table A.1"
 
 
 def _epsilon_rows(
@@ -229,13 +230,7 @@ def _renyi_rows(data: Data1D, pair: Neighbours1D, bound: float, order: float, *,
     return [
         ("Rényi DP", "nothing", quantity, *worst, THEOREM),
         ("data-dependent DP", "D", quantity, *by_data, f"{SUPREMUM}; {BOTH}"),
-        (
-            "data-dependent DP",
-            "D",
-            f"{quantity}, D first",
-            *one_way,
-            f"{SUPREMUM}; one direction, as in Table A.1",
-        ),
+        ("data-dependent DP", "D", f"{quantity}, D first", *one_way, f"{SUPREMUM}; {AS_PRINTED}"),
         ("personalized DP", "z", quantity, *by_person, THEOREM),
         ("per-instance DP", "D and z", quantity, *instance, f"enclosed; {BOTH}"),
     ]
@@ -244,20 +239,12 @@ def _renyi_rows(data: Data1D, pair: Neighbours1D, bound: float, order: float, *,
 def _ex_post_rows(pair: Neighbours1D, theta: float, epsilon: float, *, member: bool) -> list[Row]:
     """The loss at one outcome, and its law when the data is D."""
     name, loss = "ex-post per-instance DP", abs(float(pair.log_ratio(theta)))
-    quantiles: list[Row] = [
-        (
-            name,
-            "D and z",
-            f"{share:.0%} quantile of the loss",
-            *pair.quantile(share, present=member),
-            "under D",
-        )
-        for share in (0.5, 0.95)
-    ]
+    median, high = (pair.quantile(share, present=member) for share in (0.5, 0.95))
     above, event = pair.exceedance(epsilon, present=member), "the loss exceeds the per-instance epsilon"
     return [
         (name, "D, z and outcome", f"loss at theta = {theta:.6g}", loss, loss, "exact"),
-        *quantiles,
+        (name, "D and z", "50% quantile of the loss", *median, "under D"),
+        (name, "D and z", "95% quantile of the loss", *high, "under D"),
         (name, "D and z", f"probability that {event}", *above, "under D; no order holds outcome by outcome"),
     ]
 
