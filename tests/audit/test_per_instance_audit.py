@@ -216,8 +216,8 @@ def test_bounds_at_the_edge_of_their_scope_would_be_seen_to_fail():
 def test_one_direction_is_not_enough_for_a_loss_whose_gradient_turns():
     """Why general losses take the bound of the whole ball even for one person: her gradient follows the noise.
 
-    With a large ridge theta is nearly -b / lam, and the gradient of the distance to a record at the origin points
-    along theta.
+    Where the noise outweighs everything else theta points against b, and so does the gradient of the distance to a
+    record at the origin.
     """
     lam, rng, runs, columns = 1e-3, np.random.default_rng(6), 200, 8
     loss, faraway = SmoothDistanceLoss(0.01), np.zeros((1, columns))
