@@ -28,8 +28,8 @@ from adaptive_dp.per_instance import (
     data_dependent_report,
     losses_of_members,
 )
+from adaptive_dp.per_instance.noisy_objective import NoisyHessian
 from adaptive_dp.per_instance.objective import ObjectiveAt, records_at
-from adaptive_dp.per_instance.report import NoisyHessian
 from adaptive_dp.validation import FloatArray
 from benchmarks.timing import Comparison, compare, peak_mebibytes, record, show, three_digits
 

@@ -25,8 +25,8 @@ from adaptive_dp.per_instance import (
     losses_of_outsiders,
     sharp_sigma,
 )
+from adaptive_dp.per_instance.noisy_objective import NoisyHessian
 from adaptive_dp.per_instance.objective import records_at
-from adaptive_dp.per_instance.report import NoisyHessian
 from adaptive_dp.privacy import Domain
 
 PROFILE = settings(max_examples=40, deadline=None, derandomize=True)

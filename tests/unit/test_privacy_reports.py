@@ -31,13 +31,13 @@ from adaptive_dp.per_instance import (
     release_smallest_eigenvalue,
 )
 from adaptive_dp.per_instance.bounds import Width
+from adaptive_dp.per_instance.noisy_objective import NoisyHessian
 from adaptive_dp.per_instance.objective import records_at
 from adaptive_dp.per_instance.releases import (
     gradient_sensitivity,
     hessian_frobenius_sensitivity,
     hessian_sensitivity,
 )
-from adaptive_dp.per_instance.report import NoisyHessian
 from adaptive_dp.privacy import Domain, Guarantee, Neighbours, Refused, Release
 
 DOMAIN = Domain("l2", 1.0, "sign")

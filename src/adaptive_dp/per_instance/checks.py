@@ -13,8 +13,8 @@ from adaptive_dp.losses import LogisticLoss, Loss, SmoothDistanceLoss, SmoothLos
 from adaptive_dp.noise import gaussian
 from adaptive_dp.noise import goe as goe_noise
 from adaptive_dp.per_instance.ex_post import losses_of_members, losses_of_outsiders
+from adaptive_dp.per_instance.noisy_objective import RULES, NoisyHessian
 from adaptive_dp.per_instance.objective import Objective, ObjectiveAt
-from adaptive_dp.per_instance.report import RULES, NoisyHessian
 from adaptive_dp.privacy import Domain
 from adaptive_dp.validation import FloatArray, check_count, check_generator
 

@@ -26,12 +26,12 @@ from adaptive_dp.experiments import profile_settings
 from adaptive_dp.losses import LogisticLoss, Loss
 from adaptive_dp.per_instance.calibration import kifer_calibration
 from adaptive_dp.per_instance.ex_post import losses_of_members
+from adaptive_dp.per_instance.noisy_objective import Rule
 from adaptive_dp.per_instance.objective import Objective, perturb_objective
 from adaptive_dp.per_instance.pipeline import pipeline_epsilon
 from adaptive_dp.per_instance.releases import gradient_sensitivity
 from adaptive_dp.per_instance.report import (
     Combination,
-    Rule,
     data_dependent_report,
     data_independent_report,
     published,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator
 from numpy.typing import ArrayLike
 from scipy import stats
 
@@ -134,7 +135,7 @@ def draw_terms_by_margin(frame: pd.DataFrame) -> Figure:
                 )
             drawings.log_axis(place, "y")
             place.set_title(f"{math.degrees(angle):.0f} degrees")
-            place.set_xlabel("distance to the boundary")
+            place.set_xlabel("distance")
         flat[0].set_ylabel("absolute value of the term")
         drawings.legend(flat)
 
@@ -285,6 +286,16 @@ def _distribution(frame: pd.DataFrame, column: str) -> tuple[FloatArray, FloatAr
     return values[fine], shares[fine]
 
 
+def _few_decades(axes: Axes) -> None:
+    """A logarithmic axis of a narrow panel: at most six decades, and ticks that have room beside one another."""
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.set_xlim(max(low, high * 1e-6), high)
+    drawings.log_axis(axes, "x")
+    if high / max(low, high * 1e-6) > 1e3:
+        axes.xaxis.set_major_locator(LogLocator(numticks=5))
+
+
 def median_of(frame: pd.DataFrame, column: str) -> float:
     """Median over people, from one row a person or from quantiles at a column ``level``."""
     values, shares = _distribution(frame, column)
@@ -329,7 +340,7 @@ def draw_distributions(
             if line is not None:
                 drawings.baseline(place, theme, line[0], line[1], direction="x")
             if log:
-                drawings.log_axis(place, "x")
+                _few_decades(place)
             if len(panels) > 1:
                 place.set_title(title)
             place.set_xlabel(x_label)

@@ -22,8 +22,8 @@ from adaptive_dp.noise import gaussian
 from adaptive_dp.noise import goe as goe_noise
 from adaptive_dp.per_instance.bounds import normal_quantile
 from adaptive_dp.per_instance.flaws_bounds import coverage_table
+from adaptive_dp.per_instance.noisy_objective import NoisyHessian
 from adaptive_dp.per_instance.objective import LinearRecords, Objective
-from adaptive_dp.per_instance.report import NoisyHessian
 from adaptive_dp.validation import (
     FloatArray,
     check_count,

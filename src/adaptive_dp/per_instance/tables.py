@@ -62,6 +62,13 @@ def gaussian_bounds(mus: Sequence[float], *, delta: float, rho: float) -> pd.Dat
     return table
 
 
+def spread(frame: pd.DataFrame) -> pd.DataFrame:
+    """Smallest, median and largest entry of each column."""
+    table = frame.agg(["min", "median", "max"])
+    table.index = pd.Index(["smallest", "median", "largest"], name="over people")
+    return table.reset_index()
+
+
 def combinations(report: PrivacyReport, features: FloatArray, labels: FloatArray) -> pd.DataFrame:
     """Median and largest bound of a report whose terms are put together in three ways."""
     bounds = {
