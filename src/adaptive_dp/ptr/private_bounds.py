@@ -7,14 +7,16 @@ loss is made of, such as a smallest eigenvalue, which is bounded from below.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from adaptive_dp.accounting import GaussianCurve, gaussian_sigma
-from adaptive_dp.noise import gaussian, laplace, laplace_quantile, laplace_tail
+from adaptive_dp.noise import gaussian, laplace
 from adaptive_dp.privacy import Guarantee, Neighbours, Refused, Release, Trace
+from adaptive_dp.ptr.classic import false_pass_probability, ptr_threshold
 from adaptive_dp.validation import (
     check_choice,
     check_generator,
@@ -24,6 +26,14 @@ from adaptive_dp.validation import (
 )
 
 SOURCE = "redberg2023, Theorem 3.5.7; erratum 12"
+
+
+@functools.lru_cache(maxsize=256)
+def _unit_sigma(epsilon: float, delta: float) -> float:
+    """Scale of the analytic Gaussian mechanism for sensitivity 1: a root that takes milliseconds."""
+    return gaussian_sigma(epsilon, delta, 1.0) * (1 + 4 * float(np.finfo(np.float64).eps))
+
+
 SIDES = ("upper", "lower")
 
 
@@ -62,7 +72,7 @@ class BoundNoise:
         check_probability("delta_prime", self.delta_prime)
         if self.delta_hat != 0:
             check_probability("delta_hat", self.delta_hat)
-            scale = gaussian_sigma(self.epsilon_hat, self.delta_hat, self.sensitivity)
+            scale = self.sensitivity * _unit_sigma(self.epsilon_hat, self.delta_hat)
         else:
             scale = self.sensitivity / self.epsilon_hat
         object.__setattr__(self, "scale", scale)
@@ -71,32 +81,32 @@ class BoundNoise:
     def shift(self) -> float:
         """Upper ``delta_prime`` quantile of the noise, rounded to the safe side; negative for large delta_prime."""
         if self.delta_hat == 0:
-            level = -float(laplace_quantile(self.delta_prime, self.scale))
-        else:
-            level = -float(ndtri(self.delta_prime)) * self.scale
+            return self.sensitivity * ptr_threshold(self.epsilon_hat, self.delta_prime)
+        level = -float(ndtri(self.delta_prime)) * self.scale
         return level + 8 * float(np.finfo(np.float64).eps) * abs(level)
 
     def tail(self, x: float) -> float:
         """Exact probability that the noise exceeds ``x``."""
-        scale = self.scale
-        return float(laplace_tail(x, scale)) if self.delta_hat == 0 else float(ndtr(-x / scale))
+        if self.delta_hat == 0:
+            return false_pass_probability(x / self.sensitivity, epsilon=self.epsilon_hat)
+        return float(ndtr(-x / self.scale))
 
     def draw(self, rng: np.random.Generator) -> float:
         """Return one draw of the noise."""
         draw = laplace if self.delta_hat == 0 else gaussian
         return float(draw(self.scale, 1, rng)[0])
 
-    def guarantee(self, source: str = "") -> Guarantee:
+    def guarantee(self) -> Guarantee:
         """(epsilon_hat, delta_hat), with the whole curve of Gaussian noise."""
-        curve = None if self.delta_hat == 0 else GaussianCurve(self.sensitivity / self.scale)
-        return Guarantee(
-            "ex-ante",
-            self.epsilon_hat,
-            Neighbours.ADD_REMOVE,
-            delta=self.delta_hat,
-            source=source,
-            curve=curve,
-        )
+        return _guarantee(self)
+
+
+@functools.lru_cache(maxsize=256)
+def _guarantee(noise: BoundNoise) -> Guarantee:
+    curve = None if noise.delta_hat == 0 else GaussianCurve(noise.sensitivity / noise.scale)
+    return Guarantee(
+        "ex-ante", noise.epsilon_hat, Neighbours.ADD_REMOVE, delta=noise.delta_hat, source=SOURCE, curve=curve
+    )
 
 
 def private_bound(
@@ -128,7 +138,7 @@ def private_bound(
     statistic = check_real("value", value)
     noise = BoundNoise(sensitivity, epsilon_hat, delta_prime, delta_hat)
     sign = 1.0 if check_choice("side", side, SIDES) == "upper" else -1.0
-    guarantee, draw = noise.guarantee(SOURCE), noise.draw(check_generator(rng))
+    guarantee, draw = noise.guarantee(), noise.draw(check_generator(rng))
     return Release(statistic + draw + sign * noise.shift, guarantee, trace=Trace(value=statistic, noise=draw))
 
 
