@@ -209,9 +209,7 @@ def private_smallest_eigenvalue(
         source="redberg2023, Theorem B.3.11; erratum 18",
         curve=GaussianCurve(size / sigma),
     )
-    return Release(
-        EigenvalueBound(estimate, lower, sigma, tail), guarantee, trace=Trace(smallest=smallest)
-    )
+    return Release(EigenvalueBound(estimate, lower, sigma, tail), guarantee, trace=Trace(smallest=smallest))
 
 
 def _check_hessian(hessian: ArrayLike, columns: int) -> FloatArray:

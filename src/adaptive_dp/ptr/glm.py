@@ -249,13 +249,12 @@ def _renyi_bounds(
     """For both kinds of neighbours: exponents t, and log E_P (p/q)^t <= fixed + gamma slope; shapes (k,)."""
     r = movement(alpha, lam, constants)
     if r > HOPELESS:
-        infinite = np.full(STEPS.shape, math.inf)
-        return [(STEPS, infinite, infinite)]
+        return [(STEPS, np.full(STEPS.shape, math.inf), np.ones(STEPS.shape))]
     force = (constants.slope / _shrinkage(r)) ** 2 / alpha
     bounds = []
     for spectrum in _spectra(alpha, lam, constants):
-        # Without any change of the Hessian upwards every t is allowed.
-        t = STEPS / max(spectrum.high, 1e-12)
+        # Every t below 1 / high is allowed; where high is next to nothing (R small, a record removed) few matter.
+        t = STEPS / max(spectrum.high, -spectrum.low / 50)
         per_square = np.maximum(_log_det_rate(t, spectrum.low), _log_det_rate(t, spectrum.high))
         fixed = per_square * spectrum.frobenius**2
         slope = 0.5 * t * (1 + t) * force * (1 + spectrum.high) / (1 - t * spectrum.high)
@@ -281,7 +280,9 @@ def _conversion(t: FloatArray) -> FloatArray:
 # --- the mechanisms -----------------------------------------------------------------------------------
 
 
-def sample_around(theta: FloatArray, hessian: FloatArray, gamma: float, rng: np.random.Generator) -> FloatArray:
+def sample_around(
+    theta: FloatArray, hessian: FloatArray, gamma: float, rng: np.random.Generator
+) -> FloatArray:
     """One draw from N(theta, (gamma H)^-1), shape (d,). O(d^3). Not private by itself."""
     factor = cholesky(check_ordinary("gamma", gamma) * hessian, lower=True, check_finite=False)
     draw = gaussian(1.0, theta.size, rng)
@@ -415,7 +416,9 @@ def ridge_only(
         alpha=objective.lam, lam=objective.lam, constants=constants, epsilon=epsilon, delta=delta
     )
     if gamma == 0:
-        raise ValueError(f"lam = {objective.lam:.6g} is too small for epsilon {epsilon!r} and delta {delta!r}")
+        raise ValueError(
+            f"lam = {objective.lam:.6g} is too small for epsilon {epsilon!r} and delta {delta!r}"
+        )
     curve = GlmCurve(objective.lam, objective.lam, gamma, constants)
     guarantee = _guarantee(people.domain, epsilon, delta, SOURCE)
     fit = objective.minimise()
