@@ -98,7 +98,9 @@ class GeometricRounds:
     @property
     def mean(self) -> float:
         """(1 - P(K > cutoff)) / tau."""
-        return (1 - self.cut) / self.tau
+        if self.cutoff is None or self.tau == 1:
+            return 1 / self.tau
+        return -math.expm1(self.cutoff * math.log1p(-self.tau)) / self.tau
 
     def generating(self, x: ArrayLike) -> FloatArray:
         """E x^min(K, cutoff) for x in [0, 1], elementwise."""
