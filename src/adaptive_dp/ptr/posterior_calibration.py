@@ -117,9 +117,10 @@ def _largest_gamma_of(side: Side, epsilon: float, delta: float) -> float:
 
     points = side.largest_leverage * GRID
     values = allowed(points)
-    for at in _interior_minima(values):
-        values = np.append(values, _refined(allowed, points, at)[1])
-    return float(values.min()) * (1 - MARGIN)
+    if values.min() <= 0:
+        return 0.0
+    lowest = _refined(allowed, points, int(values.argmin()))[1]
+    return min(float(values.min()), lowest) * (1 - MARGIN)
 
 
 def _interior_minima(values: FloatArray) -> list[int]:
@@ -134,7 +135,7 @@ def _refined(
     """Place and value of the minimum between the neighbours of grid point ``at``."""
     found = minimize_scalar(
         lambda log_h: float(function(np.array([math.exp(log_h)]))[0]),
-        bounds=(math.log(points[at - 1]), math.log(points[at + 1])),
+        bounds=(math.log(points[max(at - 1, 0)]), math.log(points[min(at + 1, points.size - 1)])),
         method="bounded",
         options={"xatol": 1e-8},
     )
