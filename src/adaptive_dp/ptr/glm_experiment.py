@@ -208,7 +208,7 @@ def neighbour_check(
             curve = GlmCurve(alpha, lam, gamma, CONSTANTS)
             for claimed in deltas:
                 epsilon = curve.epsilon(claimed)
-                exact = pair_delta(hand, other, gamma=gamma, epsilon=epsilon) if epsilon < 500 else 0.0
+                exact = pair_delta(hand, other, gamma=gamma, epsilon=epsilon) if math.isfinite(epsilon) else 0.0
                 rows.append((d, change, lam, alpha, gamma, claimed, epsilon, exact, exact / claimed,
                              curve.closed_epsilon(claimed)))  # fmt: skip
     names = ["dimension", "change", "lam", "alpha", "gamma", "claimed", "epsilon", "exact", "ratio", "closed"]
@@ -342,7 +342,7 @@ def compare_methods(
     test: Dataset,
     *,
     epsilons: Sequence[float] = (0.5, 1.0, 2.0),
-    lams: Sequence[float] = (1.0, 10.0, 100.0, 1000.0),
+    lams: Sequence[float] = (1.0, 10.0, 100.0),
     delta: float = 1e-6,
     trials: int = 3,
     rng: np.random.Generator,
