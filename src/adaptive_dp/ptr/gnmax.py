@@ -35,7 +35,7 @@ from adaptive_dp.validation import (
 CONVERSIONS = ("sharp", "classical")
 DIRECTIONS = ("forward", "reverse")
 # Quadrature of the law of the answer: beyond nine and a half sigma there is nothing that a double would notice.
-NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(1000)
+NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(400)
 REACH = 9.5
 
 
