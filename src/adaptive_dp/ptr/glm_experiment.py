@@ -208,7 +208,9 @@ def neighbour_check(
             curve = GlmCurve(alpha, lam, gamma, CONSTANTS)
             for claimed in deltas:
                 epsilon = curve.epsilon(claimed)
-                exact = pair_delta(hand, other, gamma=gamma, epsilon=epsilon) if math.isfinite(epsilon) else 0.0
+                exact = (
+                    pair_delta(hand, other, gamma=gamma, epsilon=epsilon) if math.isfinite(epsilon) else 0.0
+                )
                 rows.append((d, change, lam, alpha, gamma, claimed, epsilon, exact, exact / claimed,
                              curve.closed_epsilon(claimed)))  # fmt: skip
     names = ["dimension", "change", "lam", "alpha", "gamma", "claimed", "epsilon", "exact", "ratio", "closed"]
