@@ -234,7 +234,26 @@ def test_three_epsilon_is_nearly_attained():
     q = np.array([0.02, 1e-9, 1 - 0.02 - 1e-9])
     exact = FiniteCurve(*(selection_law(law, [2.0, 1.0, 0.0], GeometricRounds(1e-4)) for law in (p, q)))
     assert exact.epsilon(0.0) > 2.95 * e  # ... the second best nearly 3 e
-    assert exact.epsilon(0.0) <= 3 * e * (1 + 1e-9)
+    assert exact.epsilon(0.0) <= SelectionCurve(FiniteCurve(p, q), 1e-4).epsilon(0.0) <= 3 * e * (1 + 1e-9)
+
+
+def test_profile_is_valid_and_close_on_adversarial_mechanisms():
+    """300 rounds whose best outcome shrinks and whose second best grows; the bound is attained within 1 %."""
+    generator, closest = rng(13), math.inf
+    for _ in range(300):
+        e, tau = generator.uniform(0.1, 1.5), 10 ** generator.uniform(-6, -1)
+        top, second = tau * 10 ** generator.uniform(0, 3), tau * 10 ** generator.uniform(-3, 0)
+        if top > 0.1:
+            continue
+        p = np.array([top * math.exp(-e), second * math.exp(e), 0.0])
+        q = np.array([top, second, 0.0])
+        p[2], q[2] = 1 - p.sum(), 1 - q.sum()
+        exact = FiniteCurve(*(selection_law(law, [2.0, 1.0, 0.0], GeometricRounds(tau)) for law in (p, q)))
+        bound = SelectionCurve(FiniteCurve(p, q), tau)
+        for delta in (0.0, float(exact.delta(0.0)) / 2):
+            assert exact.epsilon(delta) <= bound.epsilon(delta) * (1 + 1e-9)
+        closest = min(closest, bound.epsilon(0.0) / exact.epsilon(0.0))
+    assert closest < 1.01
 
 
 @pytest.mark.parametrize("shape", [-0.5, 0.0, 0.5, 1.0, 4.0])
