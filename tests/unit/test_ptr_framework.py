@@ -11,9 +11,19 @@ import pytest
 from dp_accounting.rdp import compute_epsilon
 from scipy import integrate, stats
 
+from adaptive_dp.accuracy_first.above_threshold import halting_probability
 from adaptive_dp.privacy import Guarantee, Neighbours, Refused, Release
-from adaptive_dp.ptr import classic, flaws_framework, framework, private_bounds, renyi, uniform_bound
-from adaptive_dp.ptr.distances import Median, Pairs
+from adaptive_dp.ptr import (
+    classic,
+    flaws_framework,
+    framework,
+    private_bounds,
+    proposals,
+    renyi,
+    uniform_bound,
+    variants,
+)
+from adaptive_dp.ptr.distances import Median, Mode, Pairs
 
 MEDIAN = Median(0, 7)
 
@@ -142,6 +152,32 @@ def test_classic_is_a_special_case(query, calibration):
     assert outcomes == {True, False}
 
 
+def test_stability_is_a_special_case():
+    query, epsilon, delta = Mode(3), 0.8, 0.2
+    check = framework.stability_test(query, epsilon=epsilon, false_pass=delta)
+    outcomes = set()
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        data = rng.integers(0, 3, rng.integers(0, 12))
+        pair = [np.random.default_rng([seed, 1]) for _ in range(2)]
+        general = framework.generalized_ptr(
+            data,
+            proposal=None,
+            mechanism=framework.exact_answer(query),
+            check=check,
+            epsilon=0.0,
+            rng=pair[0],
+        )
+        old = classic.release_if_stable(data, query, epsilon=epsilon, delta=delta, rng=pair[1])
+        assert general.refused == old.refused
+        if not old.refused:
+            assert general.value == old.value
+        assert (general.guarantee.epsilon, general.guarantee.delta) == (epsilon, delta)
+        assert (general.trace["loss"] == 0) == (query.stability(data) > 0)
+        outcomes.add(old.refused)
+    assert outcomes == {True, False}
+
+
 # --- private bounds ------------------------------------------------------------------------------------
 
 
@@ -164,7 +200,7 @@ def test_quantile_and_pass_probability_are_exact(delta_hat, prime):
 
 @pytest.mark.parametrize("delta_hat", [0.0, 1e-3])
 def test_bounds_and_tests_do_what_they_say(delta_hat):
-    rng, runs = np.random.default_rng(1), 3000
+    rng, runs = np.random.default_rng(1), 1500
     options = {"sensitivity": 1.0, "epsilon_hat": 1.0, "delta_prime": 0.1, "delta_hat": delta_hat}
     upper = [private_bounds.private_bound(5.0, rng=rng, **options).value for _ in range(runs)]
     lower = [private_bounds.private_bound(5.0, rng=rng, side="lower", **options).value for _ in range(runs)]
@@ -279,6 +315,75 @@ def test_uniform_bound_checks_the_choice():
     cheap = uniform_bound.PrivateUniformBound(released, 0.4, 0.0, 0.1)
     with pytest.raises(ValueError, match="declares"):
         uniform_bound.ptr_with_uniform_bound([0], choose=lambda f, e: 3.0, **(arguments | {"bound": cheap}))
+
+
+# --- lists of proposals, and the table of variants ---------------------------------------------------------
+
+
+def test_list_of_proposals_exact_privacy():
+    query, bounds, epsilon, hat, delta = Pairs(2), [2.0, 5.0, 9.0], 0.5, 0.5, 0.05
+    threshold = proposals.search_threshold(proposals=3, epsilon=hat, delta=delta)
+
+    @functools.cache
+    def law(size):
+        """Chances of each bound, of a refusal, and the value: one class of ``size`` members."""
+        distances = [query.distance([0] * size, b) for b in bounds]
+        chances = [
+            halting_probability(distances[: t + 1], threshold=threshold, sensitivity=1.0, epsilon=hat)
+            for t in range(3)
+        ]
+        return chances, 1 - sum(chances), query.value([0] * size)
+
+    worst = 0.0
+    for size in range(14):
+        for first, second in ((size, size + 1), (size + 1, size)):
+            (p, refused, value), (q, refused_too, other) = law(first), law(second)
+            exact = max(0.0, refused - math.exp(epsilon + hat) * refused_too)
+            for a, b, bound in zip(p, q, bounds, strict=True):
+                loss = abs(value - other) / (bound / epsilon)
+                exact += a * classic.laplace_delta(epsilon + hat + math.log(b / a), loss)
+            assert exact <= delta
+            worst = max(worst, exact)
+    assert worst > delta / 10
+
+
+def test_list_of_proposals():
+    options = {"epsilon": 1.0, "epsilon_hat": 1.0, "delta": 1e-6, "rng": np.random.default_rng(0)}
+    run = lambda size, bounds: proposals.propose_list_test_release(  # noqa: E731
+        [0] * size, Pairs(1), bounds=bounds, **options
+    )
+    good = run(100, [10, 50, 200, 1000])
+    assert good.index in (2, 3)
+    assert (good.guarantee.epsilon, good.guarantee.delta) == (2.0, 1e-6)
+    assert run(100, [10, 50]).refused
+    assert run(100, [10, 50]).guarantee.delta == 1e-6
+    for bounds, match in (
+        ([], "at least 1"),
+        ([2, 1], "increasing"),
+        ([-1, 1], "positive"),
+        ([0, 1], "positive"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            run(3, bounds)
+    with pytest.raises(ValueError, match="delta"):
+        proposals.propose_list_test_release([0], Pairs(1), bounds=[1], **(options | {"delta": 1.0}))
+
+
+def test_every_name_in_the_table_of_variants_exists():
+    table = variants.variants_table()
+    assert list(table["variant"]) == [
+        "private test", "private pointwise bound", "private uniform bound", "stability-based", "what to propose",
+    ]  # fmt: skip
+    assert (table["classic"] == "").tolist() == [False, True, False, False, False]  # "no analogous algorithm"
+    for side in ("classic", "generalized"):
+        assert ((table[side] == "") == (table[f"{side}_functions"] == "")).all()
+        for names in table[f"{side}_functions"]:
+            for name in filter(None, names.split(", ")):
+                assert callable(variants.implementation(name))
+    with pytest.raises(ValueError, match="name must start"):
+        variants.implementation("os.system")
+    with pytest.raises(AttributeError):
+        variants.implementation("adaptive_dp.ptr.classic.nothing")
 
 
 # --- Rényi --------------------------------------------------------------------------------------------------
@@ -469,7 +574,17 @@ def test_bad_pieces():
             renyi.tilted_weight(order, 0.1, 0.1)
     with pytest.raises(ValueError, match="false_pass"):
         renyi.tilted_weight(2.0, 0.1, 0.0)
-    # a check that costs more than it declares
+    # a check that is about other neighbours, and one that costs more than it declares
+    with pytest.raises(ValueError, match="neighbours"):
+        framework.generalized_ptr(
+            [1.0],
+            proposal=1.0,
+            mechanism=framework.laplace_mechanism(MEDIAN),
+            check=framework.distance_test(MEDIAN, epsilon=1.0, false_pass=0.1),
+            epsilon=1.0,
+            rng=np.random.default_rng(0),
+            neighbours=Neighbours.REPLACE_ONE,
+        )
     dear = framework.PrivateTest(
         lambda data, phi, budget, rng: Release(True, Guarantee("ex-ante", 2.0, Neighbours.ADD_REMOVE)),
         1.0,

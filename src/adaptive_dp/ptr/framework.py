@@ -15,6 +15,7 @@ at hand, for every neighbour X', and never the reverse (erratum 12).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -24,11 +25,10 @@ from numpy.typing import ArrayLike
 
 from adaptive_dp.noise import laplace
 from adaptive_dp.privacy import Guarantee, Neighbours, Refused, Release, Trace
-from adaptive_dp.ptr.classic import CALIBRATIONS, laplace_loss, ptr_threshold
-from adaptive_dp.ptr.distances import LocalQuery
+from adaptive_dp.ptr.classic import laplace_loss, ptr_threshold
+from adaptive_dp.ptr.distances import LocalQuery, StableQuery
 from adaptive_dp.ptr.private_bounds import BoundNoise, private_bound
 from adaptive_dp.validation import (
-    check_choice,
     check_generator,
     check_ordinary,
     check_real,
@@ -37,6 +37,7 @@ from adaptive_dp.validation import (
 Data = TypeVar("Data")
 Proposal = TypeVar("Proposal")
 Value = TypeVar("Value")
+Answer = TypeVar("Answer")
 
 TEST_SOURCE = "redberg2023, Theorem 3.5.3; erratum 12"
 BOUND_SOURCE = "redberg2023, Theorem 3.5.7; erratum 12"
@@ -131,6 +132,21 @@ def laplace_mechanism(query: SensitiveQuery) -> DataDependentMechanism[ArrayLike
     return DataDependentMechanism(run, loss)
 
 
+def exact_answer(query: StableQuery[Answer]) -> DataDependentMechanism[ArrayLike, None, Answer]:
+    """The answer itself, without noise and without a parameter: loss 0 where no neighbour's differs, else infinite.
+
+    With :func:`stability_test` and the budget 0, Algorithm 4 is the stability-based variant (redberg2023, Table B.1).
+    """
+
+    def run(data: ArrayLike, proposal: None, rng: np.random.Generator) -> Answer:
+        return query.value(data)
+
+    def loss(data: ArrayLike, proposal: None) -> float:
+        return 0.0 if query.stability(data) > 0 else math.inf
+
+    return DataDependentMechanism(run, loss)
+
+
 # --- tests and bounds as pieces of the framework ----------------------------------------------------------
 
 
@@ -211,16 +227,38 @@ def distance_test(
     false_pass : float
         delta', in (0, 1); as in :func:`~adaptive_dp.ptr.classic.ptr_threshold`, whose ``calibration`` this is too.
     """
-    check_choice("calibration", calibration, CALIBRATIONS)
+    distance = _far_enough(epsilon, false_pass, calibration)
+
+    def decide(data: ArrayLike, scale: float, budget: float, rng: np.random.Generator) -> Release[bool]:
+        return distance(query.distance(data, check_ordinary("proposal", scale) * budget), rng)
+
+    return PrivateTest(decide, epsilon, 0.0, false_pass)
+
+
+def stability_test(
+    query: StableQuery[Answer], *, epsilon: float, false_pass: float, calibration: str = "sharp"
+) -> PrivateTest[ArrayLike, None]:
+    """The test of the stability-based variant, for :func:`exact_answer`; parameters as :func:`distance_test`."""
+    distance = _far_enough(epsilon, false_pass, calibration)
+
+    def decide(data: ArrayLike, proposal: None, budget: float, rng: np.random.Generator) -> Release[bool]:
+        return distance(query.stability(data), rng)
+
+    return PrivateTest(decide, epsilon, 0.0, false_pass)
+
+
+def _far_enough(
+    epsilon: float, false_pass: float, calibration: str
+) -> Callable[[float, np.random.Generator], Release[bool]]:
+    """Return the private test of "this distance is not 0"."""
     threshold = ptr_threshold(epsilon, false_pass, calibration=calibration)
     guarantee = Guarantee("ex-ante", epsilon, Neighbours.ADD_REMOVE, source="redberg2023, Algorithm 3")
 
-    def decide(data: ArrayLike, scale: float, budget: float, rng: np.random.Generator) -> Release[bool]:
-        distance = query.distance(data, check_ordinary("proposal", scale) * budget)
+    def decide(distance: float, rng: np.random.Generator) -> Release[bool]:
         noisy = distance + float(laplace(1 / epsilon, 1, rng)[0])
         return Release(noisy > threshold, guarantee, trace=Trace(distance=distance, noisy_distance=noisy))
 
-    return PrivateTest(decide, epsilon, 0.0, false_pass)
+    return decide
 
 
 def loss_bound(
@@ -268,6 +306,7 @@ def generalized_ptr(
     check: PrivateTest[Data, Proposal] | PrivateUpperBound[Data, Proposal],
     epsilon: float,
     rng: np.random.Generator,
+    neighbours: Neighbours = Neighbours.ADD_REMOVE,
 ) -> Release[Value]:
     """Run M_phi with the proposed phi if a private test says that its loss on this data set is within ``epsilon``.
 
@@ -286,6 +325,8 @@ def generalized_ptr(
     epsilon : float
         Budget of the mechanism, nonnegative.
     rng : numpy.random.Generator
+    neighbours : Neighbours
+        The relation that losses, sensitivities and the pieces' guarantees are about.
 
     Returns
     -------
@@ -309,14 +350,14 @@ def generalized_ptr(
     guarantee = Guarantee(
         "ex-ante",
         budget + test.epsilon,
-        Neighbours.ADD_REMOVE,
+        neighbours,
         delta=ptr_delta(mechanism.delta, test.delta, test.false_pass),
         parts={"test": test.epsilon, "release": budget},
         source=BOUND_SOURCE if bounded else TEST_SOURCE,
     )
     loss = mechanism.loss(data, proposal)
     outcome = test.decide(data, proposal, budget, rng)
-    check_declared_cost(outcome.guarantee, test.epsilon, test.delta)
+    check_declared_cost(outcome.guarantee, test.epsilon, test.delta, neighbours)
     trace = Trace(**{**outcome.trace, "loss": loss})
     if outcome.value is not True:
         return Release(
@@ -327,10 +368,14 @@ def generalized_ptr(
     return Release(mechanism.run(data, proposal, rng), guarantee, trace=trace)
 
 
-def check_declared_cost(paid: Guarantee, epsilon: float, delta: float) -> None:
-    """Refuse a piece whose release costs more than it declared."""
+def check_declared_cost(paid: Guarantee, epsilon: float, delta: float, neighbours: Neighbours) -> None:
+    """Refuse a piece whose release costs more than it declared, or is about other neighbours."""
     if paid.kind != "ex-ante" or paid.epsilon > epsilon * (1 + 1e-12) or paid.delta > delta * (1 + 1e-12):
         raise ValueError(
             f"the check must cost what it declares, ({epsilon!r}, {delta!r}) ex-ante, got a {paid.kind} release of "
             f"({paid.epsilon!r}, {paid.delta!r})"
+        )
+    if paid.neighbours is not neighbours:
+        raise ValueError(
+            f"the check must be about the neighbours {neighbours.value!r}, got {paid.neighbours.value!r}"
         )

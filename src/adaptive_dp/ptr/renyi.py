@@ -269,6 +269,7 @@ def renyi_ptr(
     worst: float,
     delta: float,
     rng: np.random.Generator,
+    neighbours: Neighbours = Neighbours.ADD_REMOVE,
 ) -> Release[Value]:
     """Run M_phi if a Rényi-private test says that its Rényi loss on this data set is within budget.
 
@@ -285,6 +286,8 @@ def renyi_ptr(
     delta : float
         At which the guarantee is stated, in (0, 1).
     rng : numpy.random.Generator
+    neighbours : Neighbours
+        The relation that the losses and the test are about.
 
     Returns
     -------
@@ -305,7 +308,7 @@ def renyi_ptr(
     if delta > prime:
         part = approximate_renyi_epsilon(order, budget=budget, epsilon_hat=hat, false_pass=prime)
         epsilon = min(epsilon, renyi_to_epsilon(order, part, delta, delta_prime=prime))
-    guarantee = Guarantee("ex-ante", epsilon, Neighbours.ADD_REMOVE, delta=delta, source=SOURCE)
+    guarantee = Guarantee("ex-ante", epsilon, neighbours, delta=delta, source=SOURCE)
     trace = Trace(loss=mechanism.loss(data, proposal), renyi=whole)
     if not test.decide(data, proposal, budget, rng):
         return Release(

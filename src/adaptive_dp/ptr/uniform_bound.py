@@ -85,6 +85,7 @@ def ptr_with_uniform_bound(
     choose: Callable[[Callable[[Proposal], float], float], Proposal],
     epsilon: float,
     rng: np.random.Generator,
+    neighbours: Neighbours = Neighbours.ADD_REMOVE,
 ) -> Release[Chosen[Proposal, Value]]:
     """Publish a bound of all the losses, choose a proposal that it allows, run the mechanism: no refusal.
 
@@ -101,6 +102,8 @@ def ptr_with_uniform_bound(
     epsilon : float
         Budget of the mechanism, nonnegative.
     rng : numpy.random.Generator
+    neighbours : Neighbours
+        The relation that losses, sensitivities and the pieces' guarantees are about.
 
     Returns
     -------
@@ -123,13 +126,13 @@ def ptr_with_uniform_bound(
     guarantee = Guarantee(
         "ex-ante",
         budget + bound.epsilon,
-        Neighbours.ADD_REMOVE,
+        neighbours,
         delta=uniform_delta(mechanism.delta, bound.delta, bound.failure),
         parts={"bound": bound.epsilon, "release": budget},
         source=SOURCE,
     )
     published = bound.release(data, rng)
-    check_declared_cost(published.guarantee, bound.epsilon, bound.delta)
+    check_declared_cost(published.guarantee, bound.epsilon, bound.delta, neighbours)
     if isinstance(published.value, Refused):
         raise TypeError("bound must publish a function, got a refusal")
     proposal = choose(published.value, budget)
