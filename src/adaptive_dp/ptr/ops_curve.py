@@ -175,7 +175,7 @@ def plan_by_curve(
     Returns
     -------
     OpsPlan
-        Its guarantee is of one run and carries the :class:`OpsCurve`. About 1 s; kept.
+        Its guarantee is of one run and carries the :class:`OpsCurve`. About 0.4 s; kept.
     """
     check_bounds(domain)
     budget = (check_ordinary("epsilon", epsilon), check_probability("delta", delta))
@@ -216,13 +216,12 @@ def _plan(
             curve = SelectionCurve(curve, tau)
         return curve.epsilon(delta)
 
-    # Half a percent of epsilon is not worth another half second.
-    low, high = epsilon / 16, epsilon
+    # What is spent grows almost linearly with the sample's budget: three steps come within a percent.
+    low = epsilon / 4
+    for _ in range(3):
+        low *= epsilon / spent(low)
     while spent(low) > epsilon:
-        low /= 2
-    while high / low > 1.005:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if spent(middle) <= epsilon else (low, middle)
+        low *= 0.998
     curve = curve_at(low)
     guarantee = ops_guarantee(domain, curve.epsilon(one_delta), one_delta, curve=curve)
     first = curve.mu * math.sqrt(eigenvalue_share)

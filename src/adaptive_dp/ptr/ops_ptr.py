@@ -28,7 +28,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from adaptive_dp.accounting import gaussian_sigma
@@ -117,8 +117,8 @@ class Draws:
     theta: FloatArray
 
     @property
-    def answered(self) -> FloatArray:
-        """Which runs gave an answer, shape (k,), boolean."""
+    def answered(self) -> NDArray[np.bool_]:
+        """Which runs gave an answer, shape (k,)."""
         return np.asarray(self.gamma > 0)
 
 
@@ -199,7 +199,8 @@ def plan_ops_ptr(
         raise TypeError(f"shares must be Shares, got {type(split).__name__}")
     check_choice("calibration", calibration, CALIBRATIONS)
     test, sample = split.test_epsilon * e, (1 - split.test_epsilon) * e
-    check_budget(sample, split.sampling_delta * level)
+    if calibration == "exact":  # a closed form has digits at any delta
+        check_budget(sample, split.sampling_delta * level)
     mu = 1 / gaussian_sigma(test, split.test_delta * level, 1.0) / math.sqrt(2)
     fails = split.failure * level / 2
     guarantee = ops_guarantee(domain, e, level, parts={"test": test, "sample": sample})

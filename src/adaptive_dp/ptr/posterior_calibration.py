@@ -74,13 +74,15 @@ def check_budget(epsilon: object, delta: object) -> tuple[float, float]:
     return e, level
 
 
-def _largest_mean(h: FloatArray, epsilon: float, delta: float, sampled: str) -> FloatArray:
+def _largest_mean(
+    h: FloatArray, epsilon: float, delta: float, sampled: str, halvings: int = HALVINGS
+) -> FloatArray:
     e = np.broadcast_to(np.float64(epsilon), h.shape)
     low, high = np.zeros_like(h), np.full_like(h, 1.0 + math.sqrt(2 * epsilon))
     allowed = _delta(e, h, low, sampled) <= delta
     while (short := _delta(e, h, high, sampled) <= delta).any():
         high = np.where(short, 2 * high, high)
-    for _ in range(HALVINGS):
+    for _ in range(halvings):
         middle = 0.5 * (low + high)
         fits = _delta(e, h, middle, sampled) <= delta
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
@@ -108,6 +110,17 @@ def largest_gamma(sides: tuple[Side, ...], *, epsilon: float, delta: float) -> f
     while PosteriorCurve(gamma, sides).delta(budget[0]) > budget[1]:
         gamma *= 1 - 1e-6
     return gamma
+
+
+def rough_gamma(sides: tuple[Side, ...], *, epsilon: float, delta: float) -> float:
+    """:func:`largest_gamma` to a few percent, for a search over lam; never for a release."""
+    points = np.concatenate([GRID[40:160:12], GRID[160::8]])
+    smallest = math.inf
+    for side in sides:
+        h = side.largest_leverage * points
+        means = _largest_mean(h, epsilon, delta, side.sampled, halvings=16)
+        smallest = min(smallest, float(np.nan_to_num(np.square(means / side.mean_at_one(h)), nan=0.0).min()))
+    return smallest
 
 
 def _largest_gamma_of(side: Side, epsilon: float, delta: float) -> float:

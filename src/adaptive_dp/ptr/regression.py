@@ -31,7 +31,7 @@ from adaptive_dp.ptr.ops_ptr import (
     plan_ops_ptr,
     upper_log_residual,
 )
-from adaptive_dp.ptr.posterior_calibration import check_budget, largest_gamma
+from adaptive_dp.ptr.posterior_calibration import check_budget, largest_gamma, rough_gamma
 from adaptive_dp.ptr.posterior_sampling import (
     check_bounds,
     data_independent_curve,
@@ -220,7 +220,7 @@ def ops_balanced(
     Returns
     -------
     Release
-        theta, shape (d,). The first call for a budget takes about 0.5 s to find lam.
+        theta, shape (d,). The first call for a budget takes about 0.1 s to find lam.
 
     Raises
     ------
@@ -259,7 +259,8 @@ def _balanced(
         return largest_gamma(sides, epsilon=epsilon, delta=delta)
 
     def cost(log_lam: float) -> float:
-        gamma = allowed(math.exp(log_lam))
+        sides = data_independent_sides(domain, lam=math.exp(log_lam), largest_rows=rows)
+        gamma = rough_gamma(sides, epsilon=epsilon, delta=delta)
         return math.log(spread(columns) / max(gamma, 1e-200) + math.exp(log_lam) * guess**2 / 2)
 
     if lam is None:
