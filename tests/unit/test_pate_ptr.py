@@ -5,14 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
+from dp_accounting import dp_event, rdp
 from scipy import integrate, stats
 from scipy.special import ndtr
 
-from adaptive_dp.privacy import Neighbours, Refused
-from adaptive_dp.ptr import flaws_pate, pate_ptr
+from adaptive_dp.datasets import Dataset, load_mnist14
+from adaptive_dp.experiments import load_results
+from adaptive_dp.privacy import Domain, Neighbours, Refused
+from adaptive_dp.ptr import flaws_pate, gnmax, pate_experiment, pate_ptr
 from adaptive_dp.ptr.gnmax import answer_log_probabilities, gnmax_renyi
 from adaptive_dp.ptr.pate_ptr import (
     LossTest,
@@ -427,3 +432,170 @@ def test_coverage_of_the_printed_bound():
 
 def test_failure_probability_of_a_certain_sensitivity_is_a_tail():
     assert failure_probability(2.0, shift=0.0, spread=1e-9) == pytest.approx(ndtr(-2.0), rel=1e-8)
+
+
+# --- Figure 3.2 ---------------------------------------------------------------------------------------
+
+RESULTS = Path(__file__).resolve().parents[2] / "data" / "results"
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    frame, metadata = load_results(RESULTS / "ptr-pate-votes.csv")
+    queries = {name: pate_experiment.queries_from(frame, name) for name in pate_experiment.CONSENSUS}
+    return queries, metadata["parameters"]
+
+
+def _digits(rows=400, classes=3):
+    rng = _rng(6)
+    labels = rng.integers(classes, size=rows)
+    features = 0.3 * np.eye(8)[labels] + 0.1 * rng.standard_normal((rows, 8)) / 3
+    return Dataset(features, labels, Domain(norm="l2", labels="class", label_bound=classes))
+
+
+def test_teachers_vote_once_each_and_mostly_right():
+    people = _digits()
+    votes = pate_experiment.teacher_votes(people, people.features[:60], teachers=40, rng=_rng())
+    assert votes.shape == (60, 3)
+    assert (votes.sum(axis=1) == 40).all()
+    assert np.mean(votes.argmax(axis=1) == people.labels[:60]) > 0.95
+    with joblib.parallel_config(backend="threading"):
+        again = pate_experiment.teacher_votes(people, people.features[:60], teachers=40, rng=_rng(), jobs=2)
+    assert (votes == again).all()
+
+
+def test_votes_do_not_depend_on_more_than_one_teacher():
+    """Other records in one part: no count of a query moves by more than one vote."""
+    people = _digits()
+    first = int(_rng().permutation(people.rows)[0])
+    labels = people.labels.copy()
+    labels[first] = (labels[first] + 1) % 3
+    other = Dataset(people.features, labels, people.domain)
+    votes = [
+        pate_experiment.teacher_votes(d, people.features, teachers=100, rng=_rng()) for d in (people, other)
+    ]
+    moved = np.abs(votes[0] - votes[1])
+    assert moved.sum() > 0
+    assert moved.max() == 1
+    assert moved.sum(axis=1).max() <= 2
+
+
+def test_teachers_of_one_class_vote_for_it():
+    assert (pate_experiment.predict_linear(np.eye(3), [2, 2, 2], np.zeros((4, 3))) == 2).all()
+
+
+def test_recorded_votes_are_what_they_say(recorded):
+    queries, parameters = recorded
+    for name, (low, high) in pate_experiment.SHARES.items():
+        chosen = queries[name]
+        assert chosen.votes.shape == (parameters["queries"], 10)
+        assert (chosen.votes.sum(axis=1) == parameters["teachers"]).all()
+        share = chosen.votes.max(axis=1) / parameters["teachers"]
+        assert share.min() >= low
+        assert share.max() <= high
+        assert (load_mnist14("test").labels[chosen.images] == chosen.labels).all()
+
+
+def test_recorded_curves_are_recomputed(recorded):
+    frame, _ = load_results(RESULTS / "ptr-pate-privacy.csv")
+    sigmas = [pate_experiment.pate_settings("paper")["sigmas"][18]]
+    for name, chosen in recorded[0].items():
+        again = pate_experiment.privacy_against_sigma(
+            chosen.votes, sigmas, tests=pate_experiment.figure_tests(), trials=4, rng=_rng()
+        )
+        kept = frame[(frame["consensus"] == name) & (frame["sigma"] == sigmas[0])]
+        for column in (
+            "gaussian",
+            "gaussian_exact",
+            "data_dependent",
+            "loss",
+            "smooth_sensitivity",
+            "test_epsilon",
+        ):
+            assert again[column].to_numpy() == pytest.approx(kept[column].to_numpy(), rel=1e-5), column
+        assert (again["ptr_cut"] <= again["ptr"]).all()
+        assert ((again["ptr_low"] <= again["ptr"]) & (again["ptr"] <= again["ptr_high"])).all()
+
+
+def test_observations_of_the_figure():
+    """The data-dependent curve is flat and wins widely; Algorithm 6's own noise never wins, a freer beta does."""
+    frame, _ = load_results(RESULTS / "ptr-pate-privacy.csv")
+    table = pate_experiment.summary_of_curves(frame).set_index(["consensus", "analysis"])
+    high = table.loc[("high", "data-dependent")]
+    assert high["spread"] < 2 < 15 < high["gaussian_spread"]
+    assert high["wins_from"] == 5.0
+    assert high["wins_to"] > 80
+    assert table.loc[("low", "data-dependent"), "best_ratio"] < 0.25 * high["best_ratio"]
+    for consensus in pate_experiment.CONSENSUS:
+        for name in ("thesis", "code", "exact"):
+            assert table.loc[(consensus, name), "wins"] == 0
+    assert table.loc[("high", "smoother"), "wins_to"] > 45
+    assert table.loc[("low", "smoother"), "wins"] == 0
+
+
+def test_gaussian_curve_agrees_with_dp_accounting():
+    row = pate_experiment.privacy_against_sigma(
+        UNANIMOUS, [20.0], tests=pate_experiment.figure_tests(), trials=1, rng=_rng()
+    ).iloc[0]
+    accountant = rdp.RdpAccountant(orders=list(gnmax.default_orders()))
+    accountant.compose(dp_event.GaussianDpEvent(noise_multiplier=20 / math.sqrt(2)), len(UNANIMOUS))
+    assert row["gaussian"] == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-9)
+    assert row["gaussian_exact"] < row["gaussian"]
+
+
+def test_release_probabilities_rise_with_the_budget():
+    table = pate_experiment.release_probabilities(
+        UNANIMOUS, sigma=40.0, tests=pate_experiment.figure_tests(), epsilons=[0.1, 1.0, 1.3, 2.0, 9.0]
+    )
+    for _, part in table.groupby("test"):
+        assert part["release"].is_monotonic_increasing
+        assert part["release"].iloc[0] == 0
+        assert part["release"].iloc[-1] == pytest.approx(1.0)
+
+
+def test_student_learns_from_the_labels(recorded):
+    test = load_mnist14("test")
+    frame = pate_experiment.student_against_sigma(
+        recorded[0]["high"], test, [5.0, 1000.0], repetitions=1, rng=_rng()
+    )
+    clear, noisy = frame.iloc[0], frame.iloc[1]
+    assert clear["labels"] > 0.95
+    assert clear["student"] > 0.7
+    assert noisy["labels"] < 0.4
+    assert noisy["student"] < clear["student"]
+
+
+def test_queries_survive_a_frame(recorded):
+    chosen = recorded[0]["low"]
+    again = pate_experiment.queries_from(chosen.frame(), "low")
+    assert (again.votes == chosen.votes).all()
+    with pytest.raises(ValueError, match="no query of high"):
+        pate_experiment.queries_from(chosen.frame(), "high")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda p: pate_experiment.teacher_votes(p, p.features, teachers=1, rng=_rng()),
+            "teachers must be at least 2",
+        ),
+        (lambda p: pate_experiment.teacher_votes(p, p.features, teachers=999, rng=_rng()), "at most the 400"),
+        (lambda p: pate_experiment.teacher_votes(p, p.features[:, 1:], teachers=5, rng=_rng()), "8 columns"),
+        (
+            lambda p: pate_experiment.choose_queries([[9, 1]], consensus="high", count=2, rng=_rng()),
+            "count must be at most 1",
+        ),
+        (
+            lambda p: pate_experiment.choose_queries([[9, 1]], consensus="middling", count=1, rng=_rng()),
+            "consensus must be one of",
+        ),
+        (
+            lambda p: pate_experiment.privacy_against_sigma([[9, 1]], [1.0], tests={}, trials=1, rng=_rng()),
+            "at least one test",
+        ),
+    ],
+)
+def test_bad_experiments_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(_digits())
