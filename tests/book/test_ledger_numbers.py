@@ -121,3 +121,86 @@ def test_brownian_row_of_the_ledger(ledger, recorded):
     assert dearer > 1
     assert text(cheaper) in ledger["AF-24"]
     assert text(dearer) in ledger["AF-24"]
+
+
+@pytest.fixture(scope="module")
+def per_instance() -> dict[str, pd.DataFrame]:
+    folder = ROOT / "data" / "results"
+    names = ("credit", "kidney", "wine", "utility", "rows", "columns", "coverage")
+    return {name: load_results(folder / f"per-instance-{name}.csv")[0] for name in names}
+
+
+def short(value: Any) -> str:
+    """Three digits, as the ledger of chapter 2 writes them."""
+    return f"{float(f'{float(value):.3g}'):g}"
+
+
+def middle(frame: pd.DataFrame, quantity: str, training: float, rule: str) -> float:
+    """Median over people, mean over repetitions, of one recorded quantity."""
+    chosen = frame.query("quantity == @quantity and training == @training and lam_rule == @rule")
+    assert len(chosen) == 1
+    return float(chosen["median"].iloc[0])
+
+
+def test_recorded_reports_are_those_of_the_ledger(ledger, per_instance):
+    """Figures 2.2 and A.3 to A.8: reported and exact losses, overheads, errors."""
+    credit = per_instance["credit"]
+    for rule in ("printed", "same"):
+        for quantity in ("total", "ratio_dependent"):
+            assert short(middle(credit, quantity, 0.2, rule)) in ledger["PI-18"]
+    for quantity in ("exact_independent", "bound_independent", "ratio_independent", "error_independent"):
+        assert short(middle(credit, quantity, 0.2, "same")) in ledger["PI-18"]
+    gains = [middle(credit, "improvement", training, "printed") for training in (0.2, 0.4, 0.5, 0.8)]
+    assert all(short(gain) in ledger["PI-20"] for gain in gains)
+    assert gains == sorted(gains, reverse=True)  # what the verdict rests on
+    for training in (0.2, 0.4, 0.5, 0.8):
+        assert short(middle(credit, "total", training, "printed")) in ledger["PI-20"]
+    for name in ("kidney", "wine"):
+        for training in (0.1, 1.0):
+            ratios = {
+                kind: middle(per_instance[name], f"ratio_{kind}", training, "same")
+                for kind in ("dependent", "independent")
+            }
+            assert all(short(ratio) in ledger["PI-21"] for ratio in ratios.values())
+            assert ratios["dependent"] < ratios["independent"]
+
+
+def test_no_recorded_bound_is_below_its_truth(per_instance):
+    """Every bound of every comparison held for everybody."""
+    for name in ("credit", "kidney", "wine"):
+        coverage = per_instance[name].query("quantity.str.startswith('bound')")["coverage"]
+        assert len(coverage)
+        assert (coverage == 1).all()
+
+
+def test_recorded_utilities_are_those_of_the_ledger(ledger, per_instance):
+    """Figure 2.1: training error at the smallest and the largest inflation."""
+    table = per_instance["utility"].set_index(["epsilon", "inflation"])["mean"]
+    for epsilon in (1.0, 10.0):
+        for inflation in (1.0, 200.0):
+            assert short(table[(epsilon, inflation)]) in ledger["PI-17"]
+    assert abs(table[(1.0, 200.0)] - table[(1.0, 1.0)]) < 0.01
+
+
+def test_recorded_worst_cases_are_those_of_the_ledger(ledger, per_instance):
+    """Figures A.1 and A.2: the largest loss and bounds over people."""
+    rows = per_instance["rows"].query("lam_rule == 'same'").set_index("rows")
+    columns = per_instance["columns"].query("lam_rule == 'same'").set_index("columns")
+    for value in (rows["bound_independent"][100], rows["bound_independent"][10_000]):
+        assert short(value) in ledger["PI-19"]
+    for value in (rows["exact_independent"][100], rows["exact_independent"][10_000]):
+        assert short(value) in ledger["PI-19"]
+    for value in (columns["bound_everyone"][2], columns["bound_everyone"][60]):
+        assert short(value) in ledger["PI-19"]
+    assert rows["bound_independent"].max() - rows["bound_independent"].min() < 0.01
+
+
+def test_recorded_coverage_keeps_every_promise(ledger, per_instance):
+    """Reports hold for those in their scope, and one-person reports not for all."""
+    table = per_instance["coverage"]
+    promised = table[table["promised"]]
+    assert (promised["high"] >= promised["nominal"]).all()
+    others = table[~table["promised"]]
+    assert (others["high"] < others["nominal"]).all()
+    for value in (others["covered"].min(), others["covered"].max()):
+        assert short(value / others["trials"].iloc[0]) in ledger["PI-12"]

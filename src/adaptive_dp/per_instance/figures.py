@@ -363,6 +363,25 @@ def draw_distributions(
     )
 
 
+def draw_report(frame: pd.DataFrame, *, name: str = "pi-report") -> Figure:
+    """What a report says to m people, from :meth:`PrivacyReport.to_frame`: terms, bound and overhead."""
+    series = {
+        "determinant": "determinant",
+        "gradient": "gradient",
+        "inner": "inner product",
+        "bound": "bound of the loss",
+        "overhead": "overhead",
+    }
+    shown = {column: label for column, label in series.items() if (frame[column] > 0).any()}
+    return draw_distributions(
+        {"report": frame},
+        shown,
+        name=name,
+        what=f"What a report tells {len(frame)} people",
+        x_label="bound of the term, or loss",
+    )
+
+
 def draw_utility(frame: pd.DataFrame, stars: Mapping[float, float], *, name: str = "pi-utility") -> Figure:
     """Training error against the inflation of lambda, one line an epsilon, with Algorithm 2's demand as a star.
 

@@ -101,6 +101,47 @@ def both_ridges(
     }
 
 
+def live_medians(
+    cases: Mapping[str, tuple[Dataset, Loss]],
+    trainings: Sequence[float],
+    *,
+    delta: float,
+    rho: float,
+    rng: np.random.Generator,
+) -> pd.DataFrame:
+    """Medians over people of one comparison for each data set and training epsilon, gradient and Hessian at 1 each.
+
+    Kifer's ridge and the family of leverage bounds for the paid report; ``held`` is the share of all bounds, free
+    and paid, that were at least the exact loss.
+    """
+    rows = []
+    for name, (people, loss) in cases.items():
+        for training in trainings:
+            frame = compare_reports(
+                people,
+                loss,
+                budget_independent=Budget(training),
+                budget_dependent=Budget(training, 1.0, 1.0),
+                delta=delta,
+                rho=rho,
+                rng=rng,
+                lam_rule="same",
+            )
+            held = [
+                (frame[f"bound_{kind}"] >= frame[f"exact_{kind}"]).mean()
+                for kind in ("independent", "dependent")
+            ]
+            rows.append(
+                (name, training, *(frame[column].median() for column in (*LOSSES, "overhead")), min(held))
+            )
+    return pd.DataFrame(rows, columns=["data", "epsilon", *LOSSES.values(), "overhead", "held"])
+
+
+def worst_cases(frame: pd.DataFrame, size: str) -> pd.DataFrame:
+    """Means of a live sweep over sizes: the largest exact loss and the largest bounds over people."""
+    return frame[[size, *WORST]].rename(columns=WORST)
+
+
 def pipelines(comparisons: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """What the whole pipelines guarantee and how well their models fit, one row a ridge of the paid one."""
     facts = {
