@@ -329,6 +329,13 @@ def test_printed_theorem_is_violated_by_additions_in_all_settings():
     assert (table["exact"] <= table["corrected"]).all()
 
 
+def test_printed_theorem_is_violated_on_ordinary_data():
+    table = flaws.additions_on_data(rng=np.random.default_rng(0))
+    # Erratum 14 has epsilon 4.08 and delta 1.2e-5 at gamma = 400, for other draws of the same law.
+    assert table["printed"][1] == pytest.approx(4.08, abs=0.1)
+    assert table["exact_delta"][1] == pytest.approx(1.2e-5, rel=0.1)
+
+
 def test_printed_theorem_is_violated_by_removals_almost_surely():
     table = flaws.removals_at_printed_epsilon(2_500, rng=np.random.default_rng(0))
     assert table["exact_delta"][0] > 0.5

@@ -100,6 +100,41 @@ def additions_at_printed_epsilon(
     return pd.DataFrame(rows)
 
 
+def additions_on_data(
+    gammas: Sequence[float] = (20.0, 400.0, 2_000.0), *, delta: float = 1e-6, rng: np.random.Generator
+) -> pd.DataFrame:
+    """2,000 simulated records in the plane, lam = 1, and the worst record added to them, at the printed epsilon.
+
+    Parameters
+    ----------
+    gammas : sequence of float
+    delta : float
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    DataFrame
+        ``gamma``, ``printed`` epsilon, ``exact_delta``: largest over records on the unit circle with labels -1 and 1.
+    """
+    check_generator(rng)
+    x = rng.standard_normal((2_000, 2))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    y = np.clip(x @ np.array([0.4, -0.3]) + 0.1 * rng.standard_normal(2_000), -1, 1)
+    gram = x.T @ x
+    theta = np.linalg.solve(gram + np.eye(2), x.T @ y)
+    statistics = Statistics(1.0, float(np.linalg.eigvalsh(gram)[0]), 1 + float(np.linalg.norm(theta)))
+    angles = np.linspace(0, 2 * np.pi, 721)
+    new = np.column_stack([np.cos(angles), np.sin(angles)])
+    h = np.einsum("ij,ji->i", new, np.linalg.solve(gram + np.eye(2), new.T))
+    residual = 1 + np.abs(new @ theta)
+    rows = []
+    for gamma in gammas:
+        printed = printed_epsilon(statistics, gamma=gamma, delta=delta)
+        exact = posterior_delta(printed, h, np.sqrt(gamma * h) * residual / (1 + h), sampled="without")
+        rows.append({"gamma": gamma, "printed": printed, "exact_delta": float(np.max(exact))})
+    return pd.DataFrame(rows)
+
+
 def removals_at_printed_epsilon(
     trials: int, *, delta: float = 1e-6, rng: np.random.Generator
 ) -> pd.DataFrame:

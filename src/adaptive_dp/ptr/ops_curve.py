@@ -37,7 +37,7 @@ CELLS = np.linspace(-10.0, 10.0, 2001)
 MASS = np.diff(np.where(CELLS <= 0, ndtr(CELLS), 0.0)) + np.diff(np.where(CELLS > 0, -ndtr(-CELLS), 0.0))
 MASS[CELLS[:-1] == 0] = ndtr(CELLS[1001]) - 0.5
 BEYOND = float(ndtr(-10.0))
-# Points of D in units of the sample's epsilon, and what is added between the points of its supremum over h.
+# Points of D in units of the sample's epsilon; places in h of its supremum, and what is added for those in between.
 LEVELS = np.linspace(0.0, 2.5, 251)
 PLACES = np.concatenate([np.logspace(-5, -0.5, 30), 1 - np.logspace(-0.2, -6, 40), [1.0]])
 SLACK_OF_GRID = 1e-3

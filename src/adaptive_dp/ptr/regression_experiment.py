@@ -64,7 +64,7 @@ def regression_settings(profile: str) -> dict[str, Any]:
         profile,
         quick={"data": ("wine",), "epsilons": (1.0,), "repetitions": 2},
         book={"data": ("bike", "wine", "concrete"), "epsilons": (0.3, 1.0, 3.0), "repetitions": 3},
-        paper={"data": tuple(DATA), "epsilons": (0.1, 0.3, 1.0, 3.0, 10.0), "repetitions": 40},
+        paper={"data": tuple(DATA), "epsilons": (0.1, 0.3, 1.0, 3.0, 10.0), "repetitions": 100},
     )
 
 
