@@ -3,10 +3,10 @@
 Source: redberg2023, chapter 3 and appendix B, with errata 11 to 20. Neighbours add or remove one record; in PATE one
 teacher changes her vote.
 
-The walk of the chapter: a proposal, a private test of the loss that a mechanism has on these data, and a release or a
-refusal under one guarantee (:func:`generalized_ptr`); the choice among many proposals (:func:`private_selection`); and
-four applications, ``ops_ptr.ops_ptr``, ``pate_ptr.pate_ptr``, :func:`logistic_ptr` and :func:`private_pca`. Formulas that are
-false as printed live in modules named ``flaws_...`` and are never used.
+The walk of the chapter: a proposal, a private test of the loss that a mechanism has on these data, and a release or
+a refusal under one guarantee (:func:`generalized_ptr`); the choice among many proposals (:func:`private_selection`);
+and four applications, ``ops_ptr.ops_ptr``, ``pate_ptr.pate_ptr``, :func:`logistic_ptr` and :func:`private_pca`. Formulas
+that are false as printed live in modules named ``flaws_...`` and are never used.
 """
 
 from adaptive_dp.ptr.classic import propose_test_release, release_if_stable
