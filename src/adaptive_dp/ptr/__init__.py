@@ -5,7 +5,7 @@ teacher changes her vote.
 
 The walk of the chapter: a proposal, a private test of the loss that a mechanism has on these data, and a release or
 a refusal under one guarantee (:func:`generalized_ptr`); the choice among many proposals (:func:`private_selection`);
-and four applications, ``ops_ptr.ops_ptr``, ``pate_ptr.pate_ptr``, :func:`logistic_ptr` and :func:`private_pca`. Formulas
+and four applications, ``ops_ptr.ops_ptr``, ``pate_ptr.pate_ptr``, :func:`logistic_ptr`, :func:`private_pca`. Formulas
 that are false as printed live in modules named ``flaws_...`` and are never used.
 """
 
