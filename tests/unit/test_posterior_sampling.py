@@ -331,9 +331,10 @@ def test_printed_theorem_is_violated_by_additions_in_all_settings():
 
 def test_printed_theorem_is_violated_on_ordinary_data():
     table = flaws.additions_on_data(rng=np.random.default_rng(0))
-    # Erratum 14 has epsilon 4.08 and delta 1.2e-5 at gamma = 400, for other draws of the same law.
+    # Erratum 14 has epsilon 4.08 and delta 1.2e-5 at gamma = 400; over draws of the same law 8e-6 to 1.3e-5.
     assert table["printed"][1] == pytest.approx(4.08, abs=0.1)
-    assert table["exact_delta"][1] == pytest.approx(1.2e-5, rel=0.1)
+    assert 7e-6 < table["exact_delta"][1] < 1.4e-5
+    assert (table["exact_delta"] > 2e-6).all()
 
 
 def test_printed_theorem_is_violated_by_removals_almost_surely():

@@ -101,7 +101,7 @@ def largest_gamma(sides: tuple[Side, ...], *, epsilon: float, delta: float) -> f
     Returns
     -------
     float
-        ``PosteriorCurve(gamma, sides).delta(epsilon) <= delta``; about 8 ms a side.
+        ``PosteriorCurve(gamma, sides).delta(epsilon) <= delta``; about 10 ms a side.
     """
     budget = check_budget(epsilon, delta)
     gamma = min(_largest_gamma_of(side, *budget) for side in sides)

@@ -245,7 +245,7 @@ class PosteriorCurve:
     sides: tuple[Side, ...]
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta for ``epsilon`` >= 0: the largest over the sides; about 0.2 ms a side."""
+        """Smallest delta for ``epsilon`` >= 0: the largest over the sides; about 1 ms a side."""
         e = check_real("epsilon", epsilon)
         if e < 0:
             raise ValueError(f"epsilon must be nonnegative, got {e!r}")

@@ -145,7 +145,7 @@ def select_ops_ptr(
     Returns
     -------
     Release
-        The sample, and its ridge as ``index``; ``Refused`` if every run refused. About 50 ms.
+        The sample, and its ridge as ``index``; ``Refused`` if every run refused. About 30 ms.
     """
     spectrum, public = Spectrum.of(train), Spectrum.of(validation)
     check_generator(rng)
