@@ -372,6 +372,8 @@ def test_experiment_and_claims():
     others = means[["OPS-Balanced", "OutPert", "AdaOPS"]]
     assert row["ptr_ratio"] == pytest.approx(means[OPS_PTR[2]] / others.min())
     assert row["ptr_best_of_thesis"] == (means[OPS_PTR[2]] < others.min())
+    with pytest.raises(ValueError, match="statistic"):
+        claims_of_figure(table, statistic="mode")
     assert set(regression_settings("paper")) == {"data", "epsilons", "repetitions"}
     assert len(METHODS) == 9
 
