@@ -81,7 +81,7 @@ SOURCE = "redberg2023, Theorem B.3.6; erratum 18"
 
 
 def movement(alpha: float, lam: float, constants: GlmConstants) -> float:
-    """Bound r >= R ||theta* - theta'*|| from the smallest eigenvalue ``alpha`` of the Hessian at one of them.
+    """Bound r >= R ||t - t'|| for the optima t and t', from the smallest eigenvalue ``alpha`` of the Hessian at one.
 
     The root of lam r + (alpha - lam) (1 - e^-r) = R L, rounded up; 0 for a quadratic loss (R = 0). It holds for
     every neighbour, whether a record is added or removed, and falls with ``alpha``.
