@@ -37,7 +37,7 @@ _ROWS: tuple[tuple[str, str, str, tuple[str, ...], tuple[str, ...], str, str], .
         "publish a bound of the local sensitivity, then add noise in proportion to it; no refusal",
         "publish a bound of the losses of all phi, choose a phi that it allows; a refusal only where there is "
         "none (Algorithm 12)",
-        ("uniform_bound.release_with_private_bound", "pca.private_pca"),
+        ("uniform_bound.release_with_private_bound",),
         ("uniform_bound.ptr_with_uniform_bound", "ops_ptr.ops_ptr", "glm.glm_ptr"),
         "delta'",
         "delta_hat + delta' + (1 - delta') delta",
