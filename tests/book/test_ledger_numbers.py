@@ -204,3 +204,42 @@ def test_recorded_coverage_keeps_every_promise(ledger, per_instance):
     assert (others["high"] < others["nominal"]).all()
     for value in (others["covered"].min(), others["covered"].max()):
         assert short(value / others["trials"].iloc[0]) in ledger["PI-12"]
+
+
+@pytest.fixture(scope="module")
+def ptr() -> dict[str, pd.DataFrame]:
+    folder = ROOT / "data" / "results"
+    names = ("regression-errors", "regression-claims", "pate-privacy", "pate-student")
+    return {name: load_results(folder / f"ptr-{name}.csv")[0] for name in names}
+
+
+def test_recorded_regressions_are_those_of_the_ledger(ledger, ptr):
+    """Figure 3.1: who is best, and two errors at epsilon = 1."""
+    claims = ptr["regression-claims"].query("statistic == 'mean'")
+    for version in ("OPS-PTR, thesis", "OPS-PTR, curve"):
+        part = claims[claims["version"] == version]
+        assert f"{int(part['ptr_best_of_thesis'].sum())} " in ledger["GP-10"]
+    curve = claims[claims["version"] == "OPS-PTR, curve"]
+    assert f"at {int((curve['best'] == 'AdaSSP').sum())}." in ledger["GP-10"]
+    assert not curve.query("data == 'bike'")["ptr_best_of_thesis"].any()  # what the verdict rests on
+    errors = ptr["regression-errors"].query("epsilon == 1").set_index(["data", "method"])["mean"]
+    for data in ("bike", "wine"):
+        for method in ("OPS-PTR, curve", "AdaSSP"):
+            assert short(errors[(data, method)]) in ledger["GP-10"]
+
+
+def test_recorded_pate_is_that_of_the_ledger(ledger, ptr):
+    """Figure 3.2: three analyses at one noise level, and how often the test pays."""
+    table = ptr["pate-privacy"]
+    sigmas = table["sigma"].unique()
+    middle_noise = float(sigmas[np.argmin(np.abs(sigmas - 40.0))])
+    at = table[table["sigma"] == middle_noise].set_index(["consensus", "test"])
+    for kind in ("high", "low"):
+        for column in ("gaussian", "data_dependent"):
+            assert short(at.loc[(kind, "thesis"), column]) in ledger["GP-13"]
+        for test in ("thesis", "smoother"):
+            assert short(at.loc[(kind, test), "ptr"]) in ledger["GP-13"]
+    high = table[table["consensus"] == "high"]
+    for test in ("thesis", "smoother"):
+        part = high[high["test"] == test]
+        assert f"{int((part['ptr'] < part['gaussian']).sum())} " in ledger["GP-13"]
