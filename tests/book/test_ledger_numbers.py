@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import nbformat
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from adaptive_dp import accuracy_first as af
 from adaptive_dp.accuracy_first import experiment
 from adaptive_dp.experiments import load_results
 from adaptive_dp.plots import format_number
+from adaptive_dp.ptr import variants
 from tools.paths import BOOK, ROOT
 
 
@@ -243,3 +246,23 @@ def test_recorded_pate_is_that_of_the_ledger(ledger, ptr):
     for test in ("thesis", "smoother"):
         part = high[high["test"] == test]
         assert f"{int((part['ptr'] < part['gaussian']).sum())} " in ledger["GP-13"]
+
+
+def test_chapter_three_links_every_function_of_its_table():
+    """Table B.1 in the text, with links, against the table of the library."""
+    notebook = nbformat.read(BOOK / "propose-test-release.ipynb", as_version=4)
+    text_cells = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    (table,) = [source for source in text_cells if "| private uniform bound |" in source]
+    linked = {}
+    for line in table.splitlines():
+        if line.startswith("| ") and "{py:obj}" in line:
+            variant, classic, generalized = (part.strip() for part in line.strip("| ").split(" | "))
+            linked[variant] = [re.findall(r"<(adaptive_dp[\w.]+)>", side) for side in (classic, generalized)]
+    owed = {
+        row.variant: [
+            [name for name in side.split(", ") if name]
+            for side in (row.classic_functions, row.generalized_functions)
+        ]
+        for row in variants.variants_table().itertuples()
+    }
+    assert linked == owed
