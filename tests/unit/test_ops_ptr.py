@@ -230,6 +230,23 @@ def test_profile_of_the_sample_covers_every_calibrated_set():
     assert largest.max() > 0.95
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "share"), [(1.0, 1e-7, 0.3), (0.1, 1e-8, 0.3), (4.0, 1e-6, 1.0), (10.0, 1e-12, 0.5)]
+)
+def test_profile_of_the_sample_is_certified_between_its_places(epsilon, delta, share):
+    profile = sample_profile(epsilon, delta, share)
+    levels = epsilon * np.concatenate(
+        [[0.0, 0.25, 0.8, 0.95, 1.1, 1.5, 2.4], np.random.default_rng(6).uniform(0, 0.9, 5)]
+    )
+    for level in levels:
+        claimed = float(profile.at(np.array([level]))[0])
+        assert 0.5 * claimed < profile.certified(float(level)) <= claimed
+    # At epsilon itself no search is needed: every gamma is calibrated to delta there.
+    assert profile.at(np.array([epsilon]))[0] >= delta * (1 - 1e-6)
+    with pytest.raises(ValueError, match="level"):
+        profile.certified(-1.0)
+
+
 def test_plans_spend_what_they_say():
     basic = plan_ops_ptr(DOMAIN, epsilon=1.0, delta=1e-6)
     # The thesis's split of an experiment's run: 1/2 for each epsilon; 1/6, 1/3 and 1/2 of delta. All of it adds up.

@@ -22,6 +22,7 @@ from adaptive_dp.ptr.posterior_calibration import (
 )
 from adaptive_dp.ptr.posterior_sampling import (
     PosteriorCurve,
+    Side,
     Statistics,
     check_bounds,
     closed_form_gamma,
@@ -267,6 +268,92 @@ def test_no_neighbour_exceeds_the_data_independent_curve():
             assert exact <= 1e-2 * (1 + 1e-6)
             largest = max(largest, exact / 1e-2)
     assert largest > 0.7
+
+
+# --- certificates -------------------------------------------------------------------------------------
+
+
+def random_sides(rng):
+    """One family of each kind."""
+    top, size = 10 ** rng.uniform(-3, 1), 10 ** rng.uniform(-1, 1)
+    rows = int(10 ** rng.uniform(0, 5))
+    for sampled in SAMPLED:
+        for fit in ("without", "with", "rows"):
+            yield Side(sampled, top, size, fit, rows if fit == "rows" else 0)
+
+
+def test_larger_leverage_dominates_with_the_mean_of_the_lemma():
+    """Data processing: the pair at the upper end is at least as easy to tell apart, at every level."""
+    rng = np.random.default_rng(31)
+    levels = np.array([0.0, 0.01, 0.1, 0.5, 1.0, 2.0, 5.0])
+    for _ in range(60):
+        for side in random_sides(rng):
+            gamma = 10 ** rng.uniform(-2, 2)
+            low, high = np.sort(side.largest_leverage * rng.uniform(0, 1, 2))
+            inner = rng.uniform(low, high, 20)
+            own = posterior_delta(levels[:, None], inner, side.means(gamma, inner), sampled=side.sampled)
+            mean = side.means_above(gamma, np.asarray(low), np.asarray(high))
+            above = posterior_delta(levels, high, mean, sampled=side.sampled)
+            assert (own <= above[:, None] * (1 + 1e-9) + 2e-15).all()
+
+
+def test_without_the_factor_of_the_lemma_domination_fails():
+    """At the same residual the *smaller* leverage can be the easier one to tell apart: the factor is needed."""
+    side = Side("with", 20.0, 5.0, "without")
+    h = np.array([4.0, 20.0])
+    small, large = posterior_delta(2.0, h, side.means(1.0, h), sampled="with")
+    assert small > 10 * large
+    assert small <= posterior_delta(2.0, 20.0, side.means_above(1.0, h[0], h[1]), sampled="with")
+
+
+def test_enclosure_is_tight_and_holds_what_a_dense_search_finds():
+    rng = np.random.default_rng(32)
+    for _ in range(25):
+        for side in random_sides(rng):
+            gamma, epsilon = 10 ** rng.uniform(-2, 2), 10 ** rng.uniform(-2, 1)
+            low, high = side.enclosure(epsilon, gamma)
+            assert low <= high <= max(low * (1 + 2e-6), low + 2e-15)
+            h = side.largest_leverage * rng.uniform(0, 1, 4_000)
+            found = posterior_delta(epsilon, h, side.means(gamma, h), sampled=side.sampled)
+            assert found.max() <= high + 2e-16
+
+
+def test_residual_of_the_fit_with_the_record_makes_the_largest_leverage_worst():
+    rng = np.random.default_rng(33)
+    for _ in range(50):
+        for side in random_sides(rng):
+            if side.residual_of == "with":
+                end = np.array([side.largest_leverage])
+                at_end = posterior_delta(0.3, end, side.means(2.0, end), sampled=side.sampled)[0]
+                assert side.delta(0.3, 2.0) == pytest.approx(at_end, rel=1e-9, abs=1e-16)
+
+
+def test_calibrations_are_certified():
+    """Upper ends of enclosures meet the budget: from the table, the search, and without the data."""
+    rng = np.random.default_rng(34)
+    certified = 0
+    for _ in range(20):
+        epsilon, delta = 10 ** rng.uniform(-2, 1.3), 10 ** rng.uniform(-10, -2)
+        calibration = PosteriorCalibration(epsilon, delta)
+        for _ in range(6):
+            statistics = Statistics(*(10 ** rng.uniform(-3, 5, 2)), 10 ** rng.uniform(-1, 1))
+            gamma = calibration.gamma(statistics)
+            if gamma > 0:
+                low, high = data_dependent_curve(statistics, gamma=gamma).enclosure(epsilon)
+                assert delta * (1 - 1e-4) < low <= high <= delta
+                certified += 1
+        domain = Domain("l2", 1.0, "real", 10 ** rng.uniform(-1, 1))
+        sides = data_independent_sides(
+            domain, lam=10 ** rng.uniform(1, 5), largest_rows=int(10 ** rng.uniform(0, 6))
+        )
+        gamma = largest_gamma(sides, epsilon=epsilon, delta=delta)
+        if gamma > 0:
+            low, high = PosteriorCurve(gamma, sides).enclosure(epsilon)
+            assert delta * (1 - 1e-4) < low <= high <= delta
+            certified += 1
+    assert certified > 60
+    with pytest.raises(ValueError, match="epsilon"):
+        PosteriorCurve(1.0, sides).enclosure(-0.1)
 
 
 # --- calibration --------------------------------------------------------------------------------------
