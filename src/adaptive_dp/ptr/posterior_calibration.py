@@ -108,8 +108,10 @@ def largest_gamma(sides: tuple[Side, ...], *, epsilon: float, delta: float) -> f
     gamma = min(_largest_gamma_of(side, *budget) for side in sides)
     if gamma <= 0:
         return 0.0
+    step = 1e-6
     while PosteriorCurve(gamma, sides).enclosure(budget[0])[1] > budget[1]:
-        gamma *= 1 - 1e-6
+        gamma *= 1 - step
+        step = min(2 * step, 0.5)  # a handful of rounds, even where an enclosure should stay wide
     return gamma
 
 
