@@ -82,6 +82,7 @@ def run(notebook: NotebookNode, folder: Path, timeout: int | None, bar: Progress
         timeout=timeout,
         kernel_name="python3",
         record_timing=False,
+        coalesce_streams=True,  # where a print ends must not depend on when its message was sent
         resources={"metadata": {"path": str(folder)}},
         on_cell_executed=advance,
     )
