@@ -8,17 +8,14 @@ many trials, is part of no ratio. One BLAS thread.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import threadpoolctl  # type: ignore[import-untyped]
 
 from adaptive_dp.accuracy_first import (
     GeometricLevels,
@@ -44,10 +41,9 @@ from adaptive_dp.solvers import (
     project_to_ball,
 )
 from adaptive_dp.validation import FloatArray
-from benchmarks.timing import Comparison, compare, peak_mebibytes, record, seconds_of, show
+from benchmarks.timing import HEADING, Comparison, compare, peak_mebibytes, run, seconds_of
 
 SEED = 20261
-RECORD = Path(__file__).resolve().parent.parent / "data" / "results" / "benchmarks-accuracy-first.json"
 MECHANISM = {"ridge": "covariance", "logistic": "output"}
 CALIBRATIONS = ("sharp", "printed")
 ALPHAS = (0.05, 0.075, 0.1)
@@ -429,34 +425,22 @@ def comparisons(
     yield from whole_trials(logistic, setting, rng)
 
 
+def work(setting: Setting, rng: np.random.Generator) -> Iterator[Comparison]:
+    """Times and memory for information, then everything that is compared."""
+    print("For information, processor times on this machine:")
+    ridge = build("Buzz-like", lambda: simulate_buzz(setting.rows, rng=rng), setting.lam)
+    logistic = build("Census-Income", lambda: load_census_income(setting.rows), setting.lam)
+    for case in (ridge, logistic):
+        show_trials(case, setting, rng)
+    print(f"peak memory so far, without any baseline: {peak_mebibytes():.0f} MiB\n")
+    print(HEADING)
+    yield from comparisons(ridge, logistic, setting, rng)
+    print(f"\npeak memory with the baselines: {peak_mebibytes():.0f} MiB")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run all comparisons and print them; ``--record`` keeps the ratios."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.accuracy_first", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, seconds: does it run at all?")
-    parser.add_argument(
-        "--record", nargs="?", type=Path, const=RECORD, metavar="FILE", help=f"default: {RECORD.name}"
-    )
-    options = parser.parse_args(arguments)
-    setting = QUICK if options.quick else Setting()
-    rng = np.random.default_rng(SEED)
-    found: list[Comparison] = []
-    with threadpoolctl.threadpool_limits(limits=1):
-        print("For information, processor times on this machine:")
-        ridge = build("Buzz-like", lambda: simulate_buzz(setting.rows, rng=rng), setting.lam)
-        logistic = build("Census-Income", lambda: load_census_income(setting.rows), setting.lam)
-        for case in (ridge, logistic):
-            show_trials(case, setting, rng)
-        print(f"peak memory so far, without any baseline: {peak_mebibytes():.0f} MiB\n")
-        print("How many times longer the second takes (median, least to largest):")
-        for comparison in comparisons(ridge, logistic, setting, rng):
-            print(show(comparison), flush=True)
-            found.append(comparison)
-        print(f"\npeak memory with the baselines: {peak_mebibytes():.0f} MiB")
-    if options.record is not None:
-        record(found, options.record, {**asdict(setting), "seed": SEED})
-    return 0
+    return run("accuracy_first", __doc__, work, full=Setting(), quick=QUICK, seed=SEED, arguments=arguments)
 
 
 if __name__ == "__main__":

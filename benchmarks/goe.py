@@ -8,24 +8,20 @@ on both sides. One BLAS thread.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import Path
 
 import numpy as np
-import threadpoolctl  # type: ignore[import-untyped]
 from scipy import special
 
 from adaptive_dp import goe
 from adaptive_dp.validation import FloatArray
-from benchmarks.timing import Comparison, compare, record, seconds_of, show
+from benchmarks.timing import HEADING, Comparison, compare, run, seconds_of
 
 SEED = 20262
-RECORD = Path(__file__).resolve().parent.parent / "data" / "results" / "benchmarks-goe.json"
 DIMENSIONS = (2, 21, 50, 100, 200)
 
 
@@ -166,30 +162,18 @@ def show_quantiles(dimension: int, setting: Setting) -> str:
     return f"quantile, d = {dimension}: {', '.join(times)}"
 
 
+def work(setting: Setting, rng: np.random.Generator) -> Iterator[Comparison]:
+    """Times for information, then everything that is compared."""
+    print("For information, processor times on this machine:")
+    for dimension in setting.dimensions:
+        print(show_quantiles(dimension, setting))
+    print(f"\n{HEADING}")
+    yield from comparisons(setting, rng)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run all comparisons and print them; ``--record`` keeps the ratios."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.goe", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, seconds: does it run at all?")
-    parser.add_argument(
-        "--record", nargs="?", type=Path, const=RECORD, metavar="FILE", help=f"default: {RECORD.name}"
-    )
-    options = parser.parse_args(arguments)
-    setting = QUICK if options.quick else Setting()
-    rng = np.random.default_rng(SEED)
-    found: list[Comparison] = []
-    with threadpoolctl.threadpool_limits(limits=1):
-        print("For information, processor times on this machine:")
-        for dimension in setting.dimensions:
-            print(show_quantiles(dimension, setting))
-        print("\nHow many times longer the second takes (median, least to largest):")
-        for comparison in comparisons(setting, rng):
-            print(show(comparison), flush=True)
-            found.append(comparison)
-    if options.record is not None:
-        record(found, options.record, {**asdict(setting), "seed": SEED})
-    return 0
+    return run("goe", __doc__, work, full=Setting(), quick=QUICK, seed=SEED, arguments=arguments)
 
 
 if __name__ == "__main__":

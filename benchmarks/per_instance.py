@@ -8,16 +8,13 @@ them, and its time is multiplied up. One BLAS thread.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
-import threadpoolctl  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from adaptive_dp.datasets import Dataset, simulate_unit_rows
@@ -31,11 +28,20 @@ from adaptive_dp.per_instance import (
 from adaptive_dp.per_instance.noisy_objective import NoisyHessian
 from adaptive_dp.per_instance.objective import ObjectiveAt, records_at
 from adaptive_dp.validation import FloatArray
-from benchmarks.timing import Comparison, compare, peak_mebibytes, record, show, three_digits
+from benchmarks.timing import (
+    HEADING,
+    Comparison,
+    agree,
+    compare,
+    peak_mebibytes,
+    run,
+    three_digits,
+)
 
 SEED = 20262
-RECORD = Path(__file__).resolve().parent.parent / "data" / "results" / "benchmarks-per-instance.json"
 Indices = NDArray[np.int64]
+# How far a baseline with an inverse a person may be from the library.
+CLOSE = {"rtol": 1e-7, "atol": 1e-9}
 
 
 @dataclass(frozen=True)
@@ -138,18 +144,16 @@ def exact_losses(case: Case, setting: Setting, rng: np.random.Generator) -> Iter
     """One factor for everybody against one inverse a person."""
     chosen = some(case, setting, rng)
     library = losses_of_members(case.point, sigma=case.sigma).loss
-    agree("exact losses", library[chosen], losses_one_by_one(case, chosen))
+    agree("exact losses", library[chosen], losses_one_by_one(case, chosen), **CLOSE)
     kind = type(case.point.objective.loss).__name__
-    yield multiplied(
-        case,
-        chosen,
+    yield (
         compare(
             f"exact losses, {kind}, {case.people.rows:,} people, d = {setting.columns}",
             ("one factor", lambda: losses_of_members(case.point, sigma=case.sigma)),
             (f"an inverse a person ({chosen.size} of them)", lambda: losses_one_by_one(case, chosen)),
             repetitions=setting.repetitions,
             block=setting.block,
-        ),
+        ).times(case.people.rows / chosen.size)
     )
 
 
@@ -161,17 +165,16 @@ def reports(case: Case, setting: Setting, rng: np.random.Generator) -> Iterator[
         "reports",
         report.to_frame(features, labels)["bound"].to_numpy()[chosen],
         report_one_by_one(report, case, chosen),
+        **CLOSE,
     )
-    yield multiplied(
-        case,
-        chosen,
+    yield (
         compare(
             f"a report for each of {case.people.rows:,} people, d = {setting.columns}",
             ("a table", lambda: report.to_frame(features, labels)),
             (f"a call a person ({chosen.size} of them)", lambda: report_one_by_one(report, case, chosen)),
             repetitions=setting.repetitions,
             block=setting.block,
-        ),
+        ).times(case.people.rows / chosen.size)
     )
     hessian = report.hessian
     assert hessian is not None
@@ -181,6 +184,7 @@ def reports(case: Case, setting: Setting, rng: np.random.Generator) -> Iterator[
         "leverage bounds",
         hessian.relative_upper(records)[:, 0],
         curvature * leverage_member_by_member(hessian, features),
+        **CLOSE,
     )
     yield compare(
         f"leverage bounds: {len(hessian.lower_bounds())} members, {case.people.rows:,} people",
@@ -211,22 +215,6 @@ def tiny_ridge(case: Case, setting: Setting) -> Iterator[Comparison]:
 def some(case: Case, setting: Setting, rng: np.random.Generator) -> Indices:
     """Indices of a sample of people."""
     return rng.choice(case.people.rows, size=setting.sample, replace=False)
-
-
-def agree(what: str, library: FloatArray, baseline: FloatArray) -> None:
-    """Refuse to time two computations of different things."""
-    if not np.allclose(library, baseline, rtol=1e-7, atol=1e-9):
-        raise AssertionError(f"{what} must agree: largest difference {np.abs(library - baseline).max():.3g}")
-
-
-def multiplied(case: Case, chosen: Indices, comparison: Comparison) -> Comparison:
-    """The comparison as if the baseline had visited everybody."""
-    factor = case.people.rows / chosen.size
-    return replace(
-        comparison,
-        ratios=tuple(factor * ratio for ratio in comparison.ratios),
-        seconds_against=factor * comparison.seconds_against,
-    )
 
 
 def comparisons(setting: Setting, rng: np.random.Generator) -> Iterator[Comparison]:
@@ -273,29 +261,17 @@ def show_million(setting: Setting, rng: np.random.Generator) -> None:
     print(f"    peak of the process: {peak_mebibytes():.0f} MiB")
 
 
+def work(setting: Setting, rng: np.random.Generator) -> Iterator[Comparison]:
+    """Times and memory for information, then everything that is compared."""
+    print("For information, processor times and memory on this machine:")
+    show_million(setting, rng)
+    print(f"\n{HEADING}")
+    yield from comparisons(setting, rng)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run all comparisons and print them; ``--record`` keeps the ratios."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.per_instance", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, seconds: does it run at all?")
-    parser.add_argument(
-        "--record", nargs="?", type=Path, const=RECORD, metavar="FILE", help=f"default: {RECORD.name}"
-    )
-    options = parser.parse_args(arguments)
-    setting = QUICK if options.quick else Setting()
-    rng = np.random.default_rng(SEED)
-    found: list[Comparison] = []
-    with threadpoolctl.threadpool_limits(limits=1):
-        print("For information, processor times and memory on this machine:")
-        show_million(setting, rng)
-        print("\nHow many times longer the second takes (median, least to largest):")
-        for comparison in comparisons(setting, rng):
-            print(show(comparison), flush=True)
-            found.append(comparison)
-    if options.record is not None:
-        record(found, options.record, {**asdict(setting), "seed": SEED})
-    return 0
+    return run("per_instance", __doc__, work, full=Setting(), quick=QUICK, seed=SEED, arguments=arguments)
 
 
 if __name__ == "__main__":

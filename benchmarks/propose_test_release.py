@@ -8,14 +8,11 @@ them, and its time is multiplied up. One BLAS thread.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
-import threadpoolctl  # type: ignore[import-untyped]
 
 from adaptive_dp.datasets import Dataset
 from adaptive_dp.privacy import Domain
@@ -24,10 +21,9 @@ from adaptive_dp.ptr.posterior_calibration import PosteriorCalibration, calibrat
 from adaptive_dp.ptr.posterior_sampling import Statistics
 from adaptive_dp.ptr.spectrum import Spectrum
 from adaptive_dp.validation import FloatArray
-from benchmarks.timing import Comparison, compare, record, show
+from benchmarks.timing import HEADING, Comparison, agree, compare, run
 
 SEED = 20263
-RECORD = Path(__file__).resolve().parent.parent / "data" / "results" / "benchmarks-propose-test-release.json"
 
 
 @dataclass(frozen=True)
@@ -155,8 +151,7 @@ def votes_of_teachers(setting: Setting, rng: np.random.Generator) -> Iterator[Co
         return np.asarray(gnmax.gnmax_renyi(rows, sigma=setting.sigma, orders=orders).sum(axis=0))
 
     agree("sensitivities", sensitivities(chosen), sensitivities_one_by_one(chosen, setting))
-    yield multiplied(
-        setting,
+    yield (
         compare(
             f"local sensitivities of {len(votes)} queries of {setting.teachers} teachers",
             ("a table of maxima", lambda: sensitivities(votes)),
@@ -167,11 +162,10 @@ def votes_of_teachers(setting: Setting, rng: np.random.Generator) -> Iterator[Co
             repetitions=setting.repetitions,
             block=setting.block,
             against_once=True,
-        ),
+        ).times(setting.queries / setting.sample)
     )
     agree("losses", losses(chosen), losses_one_by_one(chosen, setting))
-    yield multiplied(
-        setting,
+    yield (
         compare(
             f"Rényi losses of {len(votes)} queries at {orders.size} orders",
             ("all at once", lambda: losses(votes)),
@@ -182,48 +176,22 @@ def votes_of_teachers(setting: Setting, rng: np.random.Generator) -> Iterator[Co
             repetitions=setting.repetitions,
             block=setting.block,
             against_once=True,
-        ),
+        ).times(setting.queries / setting.sample)
     )
 
 
-def agree(what: str, library: FloatArray, baseline: FloatArray, rtol: float = 1e-9) -> None:
-    """Refuse to time two computations of different things."""
-    if not np.allclose(library, baseline, rtol=rtol, atol=1e-14):
-        raise AssertionError(f"{what} must agree: largest difference {np.abs(library - baseline).max():.3g}")
-
-
-def multiplied(setting: Setting, comparison: Comparison) -> Comparison:
-    """The comparison as if the baseline had visited all queries."""
-    factor = setting.queries / setting.sample
-    return replace(
-        comparison,
-        ratios=tuple(factor * ratio for ratio in comparison.ratios),
-        seconds_against=factor * comparison.seconds_against,
-    )
+def work(setting: Setting, rng: np.random.Generator) -> Iterator[Comparison]:
+    """Everything that is compared, in turn."""
+    print(HEADING)
+    yield from proposals(setting, rng)
+    yield from votes_of_teachers(setting, rng)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run all comparisons and print them; ``--record`` keeps the ratios."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.propose_test_release", description=(__doc__ or "").splitlines()[0]
+    return run(
+        "propose_test_release", __doc__, work, full=Setting(), quick=QUICK, seed=SEED, arguments=arguments
     )
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, seconds: does it run at all?")
-    parser.add_argument(
-        "--record", nargs="?", type=Path, const=RECORD, metavar="FILE", help=f"default: {RECORD.name}"
-    )
-    options = parser.parse_args(arguments)
-    setting = QUICK if options.quick else Setting()
-    rng = np.random.default_rng(SEED)
-    found: list[Comparison] = []
-    with threadpoolctl.threadpool_limits(limits=1):
-        print("How many times longer the second takes (median, least to largest):")
-        for part in (proposals, votes_of_teachers):
-            for comparison in part(setting, rng):
-                print(show(comparison), flush=True)
-                found.append(comparison)
-    if options.record is not None:
-        record(found, options.record, {**asdict(setting), "seed": SEED})
-    return 0
 
 
 if __name__ == "__main__":

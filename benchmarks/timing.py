@@ -1,18 +1,34 @@
-"""Ratios of running times within one run: what is left of a time when the machine is taken out of it."""
+"""Ratios of running times within one run: what is left of a time when the machine is taken out of it.
+
+Beside the timing stands what every benchmark shares: a check that both sides compute the same, and the command line.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import threadpoolctl  # type: ignore[import-untyped]
 
 from adaptive_dp.experiments.versions import today, versions
+from adaptive_dp.validation import FloatArray
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Setting = TypeVar("Setting", bound=DataclassInstance)
+
+RESULTS = Path(__file__).resolve().parent.parent / "data" / "results"
+HEADING = "How many times longer the second takes (median, least to largest):"
 
 Task = Callable[[], object]
 Clock = Callable[[], float]
@@ -33,6 +49,14 @@ class Comparison:
         """Median, least and largest ratio, to three digits."""
         found = {"ratio": median(self.ratios), "low": min(self.ratios), "high": max(self.ratios)}
         return {name: float(f"{value:.3g}") for name, value in found.items()}
+
+    def times(self, factor: float) -> Comparison:
+        """The comparison as if ``against``, which did a part of the work, had done ``factor`` times as much."""
+        return replace(
+            self,
+            ratios=tuple(factor * ratio for ratio in self.ratios),
+            seconds_against=factor * self.seconds_against,
+        )
 
 
 def compare(
@@ -129,3 +153,45 @@ def record(comparisons: Sequence[Comparison], path: Path, parameters: Mapping[st
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def agree(
+    what: str, library: FloatArray, baseline: FloatArray, *, rtol: float = 1e-9, atol: float = 1e-14
+) -> None:
+    """Refuse to time two computations of different things."""
+    if not np.allclose(library, baseline, rtol=rtol, atol=atol):
+        raise AssertionError(f"{what} must agree: largest difference {np.abs(library - baseline).max():.3g}")
+
+
+def run(
+    module: str,
+    about: str | None,
+    work: Callable[[Setting, np.random.Generator], Iterator[Comparison]],
+    *,
+    full: Setting,
+    quick: Setting,
+    seed: int,
+    arguments: list[str] | None,
+) -> int:
+    """Command line of a benchmark: print all comparisons of ``work``; ``--record`` keeps the ratios.
+
+    ``work`` may print what is for information; it runs with one BLAS thread. ``about`` is the docstring of the module.
+    """
+    target = RESULTS / f"benchmarks-{module.replace('_', '-')}.json"
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{module}", description=(about or "").splitlines()[0]
+    )
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, seconds: does it run at all?")
+    parser.add_argument(
+        "--record", nargs="?", type=Path, const=target, metavar="FILE", help=f"default: {target.name}"
+    )
+    options = parser.parse_args(arguments)
+    setting = quick if options.quick else full
+    found: list[Comparison] = []
+    with threadpoolctl.threadpool_limits(limits=1):
+        for comparison in work(setting, np.random.default_rng(seed)):
+            print(show(comparison), flush=True)
+            found.append(comparison)
+    if options.record is not None:
+        record(found, options.record, {**asdict(setting), "seed": seed})
+    return 0
