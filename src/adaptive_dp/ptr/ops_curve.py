@@ -28,7 +28,7 @@ from adaptive_dp.accounting import GaussianCurve, gaussian_sigma
 from adaptive_dp.privacy import Domain, PrivacyCurve
 from adaptive_dp.ptr.ops_ptr import OpsPlan, ops_guarantee
 from adaptive_dp.ptr.posterior_calibration import check_budget, posterior_calibration
-from adaptive_dp.ptr.posterior_sampling import check_bounds, posterior_delta
+from adaptive_dp.ptr.posterior_sampling import bound_over_intervals, check_bounds, posterior_delta
 from adaptive_dp.ptr.selection_bounds import SelectionCurve, check_tau
 from adaptive_dp.validation import FloatArray, check_ordinary, check_probability, check_real
 
@@ -43,10 +43,8 @@ PLACES = np.concatenate([np.logspace(-5, -0.5, 30), 1 - np.logspace(-0.2, -6, 40
 # With both, SampleProfile.certified proves the profile to be an upper bound, at every level that was tried.
 SLACK_OF_GRID = 1e-3
 FLOOR = 1e-30
-# A certificate: the least leverage as a share of the largest, halvings at most, intervals open at a time at most.
+# Where a certificate begins: the least leverage as a share of the largest.
 SMALLEST = 1e-40
-ROUNDS = 40
-INTERVALS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +103,17 @@ class SampleProfile:
     def _certified(self, level: float, sampled: str) -> float:
         top, claimed = self.largest(sampled), float(self.at(np.array([level]))[0])
         edges = top * np.unique(np.concatenate([np.logspace(math.log10(SMALLEST), -3, 600), PLACES]))
-        low, high, above = edges[:-1], edges[1:], self._near_gaussian(level, SMALLEST * top)
         calibration = posterior_calibration(self.epsilon, self.delta)
-        for _ in range(ROUNDS):
+
+        def bound(low: FloatArray, high: FloatArray) -> FloatArray:
             # The largest mean at the lower end, moved to the upper one: gamma falls as the largest leverage grows.
             means = calibration.extreme_means(sampled, low)[1] * np.sqrt(high / low)
             if sampled == "without":
                 means *= np.sqrt((1 + low) / (1 + high))
-            bounds = np.asarray(posterior_delta(level, high, means, sampled=sampled))
-            unsettled = bounds > claimed
-            above = max(above, float(bounds[~unsettled].max(initial=0.0)))
-            low, high, bounds = low[unsettled], high[unsettled], bounds[unsettled]
-            if not 0 < low.size <= INTERVALS:
-                break
-            middle = np.sqrt(low * high)
-            low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
-        return max(above, float(bounds.max(initial=0.0)))
+            return np.asarray(posterior_delta(level, high, means, sampled=sampled))
+
+        near = self._near_gaussian(level, SMALLEST * top)
+        return max(near, bound_over_intervals(bound, edges, settled=claimed))
 
     def _near_gaussian(self, level: float, leverage: float) -> float:
         mean = 1 / gaussian_sigma(self.epsilon, self.delta + math.exp(self.epsilon) * leverage, 1.0)

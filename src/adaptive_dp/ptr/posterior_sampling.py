@@ -246,18 +246,33 @@ class Side:
         """
         attained = self.delta(epsilon, gamma)
         target = max(attained * (1 + RELATIVE), attained + 1e-15)
+
+        def bound(low: FloatArray, high: FloatArray) -> FloatArray:
+            return _delta(np.asarray(epsilon), high, self.means_above(gamma, low, high), self.sampled)
+
         edges = np.concatenate([[0.0], self.largest_leverage * GRID])
-        low, high, above = edges[:-1], edges[1:], attained
-        for _ in range(ROUNDS):
-            bounds = _delta(np.asarray(epsilon), high, self.means_above(gamma, low, high), self.sampled)
-            unsettled = bounds > target
-            above = max(above, float(bounds[~unsettled].max(initial=0.0)))
-            low, high, bounds = low[unsettled], high[unsettled], bounds[unsettled]
-            if low.size == 0 or low.size > INTERVALS:
-                break
-            middle = 0.5 * (low + high)
-            low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
-        return attained, max(above, float(bounds.max(initial=0.0)))
+        return attained, max(attained, bound_over_intervals(bound, edges, settled=target))
+
+
+def bound_over_intervals(
+    bound: Callable[[FloatArray, FloatArray], FloatArray], edges: FloatArray, *, settled: float
+) -> float:
+    """Upper bound of a function of the leverage between the first and the last of increasing ``edges``.
+
+    ``bound(low, high)`` bounds it on intervals. Those whose bound exceeds ``settled`` are halved, ``ROUNDS`` times at
+    most and while no more than ``INTERVALS`` of them are open; what stays open counts with the bound that it has.
+    """
+    low, high, above = edges[:-1], edges[1:], 0.0
+    for _ in range(ROUNDS):
+        bounds = bound(low, high)
+        unsettled = bounds > settled
+        above = max(above, float(bounds[~unsettled].max(initial=0.0)))
+        low, high, bounds = low[unsettled], high[unsettled], bounds[unsettled]
+        if not 0 < low.size <= INTERVALS:
+            break
+        middle = 0.5 * (low + high)
+        low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
+    return max(above, float(bounds.max(initial=0.0)))
 
 
 def _refined_maximum(function: Callable[[float], float], points: FloatArray, values: FloatArray) -> float:
