@@ -21,6 +21,7 @@ from adaptive_dp.accounting import gaussian_delta
 from adaptive_dp.losses import Loss, SmoothLoss
 from adaptive_dp.privacy import Domain, Guarantee, Neighbours, PrivacyCurve
 from adaptive_dp.validation import (
+    FloatArray,
     check_count,
     check_ordinary,
     check_positive,
@@ -150,10 +151,69 @@ class SmoothPerturbationCurve:
         floor = -math.expm1(rest) if rest < 0 else 0.0
         return min(1.0, floor + part)
 
+    def renyi(self, order: float) -> float:
+        """Bound on the Rényi divergence of ``order`` >= 1, both directions; order 1 is the limit.
+
+        redberg2023, Theorem C.5.1, corrected (erratum 27): d log(1 + kappa) + mu^2 / 2 + log E e^(a mu R) / a with
+        a = order - 1 and R ~ chi_d.
+        """
+        alpha = check_real("order", order)
+        if alpha < 1:
+            raise ValueError(f"order must be at least 1, got {alpha!r}")
+        fixed = self.dimension * math.log1p(self.kappa) + self.mu**2 / 2
+        power = alpha - 1
+        if power == 0:
+            return fixed + self.mu * float(stats.chi(self.dimension).mean())
+        return fixed + log_chi_mgf(power * self.mu, self.dimension) / power
+
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon (on the safe side) with ``self.delta(epsilon) <= delta``."""
         start = self.dimension * math.log1p(self.kappa) + self.mu**2 / 2 + 1
         return _smallest_epsilon(self, check_probability("delta", delta), start)
+
+
+def log_chi_mgf(t: float, dimension: int) -> float:
+    """Return log E e^(t R), R ~ chi_d, for t >= 0: accurate for d from 1 to 1e4 and beyond, and for tiny t.
+
+    The integrand r^(d-1) e^(t r - r^2/2) has its mode at r0 e^s with r0 = sqrt(d - 1), s = asinh(t / (2 r0)), and
+    falls from there at least as fast as a standard normal density. The ratio of the two modes, t against 0, is
+    exp((d - 1) s + t r / 2): so written, nothing of size d log d cancels.
+
+    Parameters
+    ----------
+    t : float
+        Nonnegative.
+    dimension : int
+        d, at least 1.
+    """
+    rate, d = check_real("t", t), check_count("dimension", dimension)
+    if rate < 0:
+        raise ValueError(f"t must be nonnegative, got {rate!r}")
+    if d == 1:
+        return 0.5 * rate * rate + math.log1p(math.erf(rate / math.sqrt(2)))
+    rest = math.sqrt(d - 1)
+    shift = math.asinh(rate / (2 * rest))
+    r, weights = _mode_nodes(rest, d)
+    mass = float(weights.sum())
+    if rate * (rest + 1) < 0.5:  # near 0: the first digits of E e^(t R) are those of 1
+        return math.log1p(float(weights @ np.expm1(rate * r)) / mass)
+    mode = rest * math.exp(shift)
+    _, moved = _mode_nodes(mode, d)
+    return (d - 1) * shift + 0.5 * rate * mode + math.log(float(moved.sum()) / mass)
+
+
+def _mode_nodes(mode: float, dimension: int) -> tuple[FloatArray, FloatArray]:
+    """Nodes and weights of exp((d - 1)(log(r / mode) - r / mode + 1) - (r - mode)^2 / 2), whose mode is ``mode``.
+
+    That is r^(d-1) e^(t r - r^2/2) over its largest value, with t = mode - (d - 1) / mode.
+    """
+    edges = np.linspace(max(0.0, mode - 13), mode + 13, 53)
+    half = 0.5 * np.diff(edges)[:, np.newaxis]
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+    r = edges[:-1, np.newaxis] + half * (1 + nodes)
+    x = (r - mode) / mode
+    logs = (dimension - 1) * (np.log1p(x) - x) - 0.5 * (r - mode) ** 2
+    return r.ravel(), np.asarray((half * weights * np.exp(logs)).ravel())
 
 
 def perturbation_guarantee(
