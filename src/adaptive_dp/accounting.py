@@ -1,4 +1,4 @@
-"""Exact accounting of the Gaussian mechanism: privacy profile, its inverse, calibration, composition.
+"""Exact accounting of the Gaussian mechanism, and what other mechanisms share: Rényi conversion and safe roots.
 
 Everything about a Gaussian mechanism is in one number, mu = sensitivity / sigma: its privacy loss is N(mu^2 / 2, mu^2),
 and its profile is (balle2018, Theorem 8; dong2019, Corollary 2.13)
@@ -10,19 +10,23 @@ reasons. It takes one mechanism at a time, and per-instance privacy asks for the
 subtracts the two terms, which agree in all their digits where mu is small: a person on whom the release hardly
 depends. And the roots it returns may lie on either side.
 
+A mechanism that is known by its Rényi divergences gets its profile from :class:`RenyiDerivedCurve`, and
+:func:`smallest_feasible` is the search behind calibrations.
+
 Balle and Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018; Dong, Roth and Su, "Gaussian
-differential privacy", 2019.
+differential privacy", 2019; Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", 2020.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcx, erfinv, ndtr, ndtri
 
 from adaptive_dp.validation import (
@@ -47,6 +51,8 @@ SERIES_TERMS = 16
 LARGE_MU = 1e8
 # Where t is this large delta is far below the floats, and its square is still a float.
 LARGEST_T = 1e150
+# Logarithms of order - 1 among which the best Rényi order is sought before it is refined; huge where epsilon is tiny.
+LOG_ORDERS = np.linspace(math.log(1e-6), math.log(1e12), 42)
 # Newton's method on a concave function needs about six steps; the limit only keeps the loop finite.
 LARGEST_NUMBER_OF_STEPS = 100
 
@@ -231,6 +237,125 @@ def compose_gaussian(*curves: GaussianCurve) -> GaussianCurve:
         if not isinstance(curve, GaussianCurve):
             raise TypeError(f"curves must be GaussianCurve, got {type(curve).__name__}: {curve!r}")
     return GaussianCurve(math.hypot(*(curve.mu for curve in curves)))
+
+
+# --- from Rényi divergences to pairs, and roots on the safe side --------------------------------------------
+
+
+def log_delta_of_orders(orders: ArrayLike, divergences: ArrayLike, epsilon: float) -> FloatArray:
+    """Return log delta at a real ``epsilon`` from each Rényi divergence alone, elementwise; it may be above 0.
+
+    Canonne, Kamath and Steinke 2020, Proposition 12: (a - 1)(renyi - epsilon) - log a + (a - 1) log(1 - 1/a), rounded
+    up. Orders a above 1.
+    """
+    order, loss = np.asarray(orders, dtype=np.float64), np.asarray(divergences, dtype=np.float64)
+    rest = order - 1
+    value = rest * (loss - epsilon) - np.log1p(rest) - rest * np.log1p(1 / rest)
+    return np.asarray(value + 8 * EPS * (rest * (loss + abs(epsilon)) + np.log1p(rest) + 1))
+
+
+def epsilon_of_orders(orders: ArrayLike, divergences: ArrayLike, delta: float) -> FloatArray:
+    """Return the epsilon, of either sign, at which :func:`log_delta_of_orders` is log ``delta``, elementwise."""
+    order, loss = np.asarray(orders, dtype=np.float64), np.asarray(divergences, dtype=np.float64)
+    rest = order - 1
+    return np.asarray(loss - np.log1p(1 / rest) - (math.log(delta) + np.log1p(rest)) / rest)
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiDerivedCurve:
+    """The privacy profile that follows from bounds of all Rényi divergences: each pair from the best order.
+
+    Any order gives a valid pair; the best one is found on a grid and refined by Brent's method. With a bound whose
+    (order - 1) renyi(order) is convex, as it is for an exact divergence, that is the smallest over all orders between
+    1 + 1e-6 and 1e12.
+
+    Parameters
+    ----------
+    renyi : callable
+        ``order -> divergence``, for all orders above 1; infinity is allowed.
+    """
+
+    renyi: Callable[[float], float]
+
+    def delta(self, epsilon: float) -> float:
+        """Upper bound of the smallest delta at any real ``epsilon``."""
+        e = check_real("epsilon", epsilon)
+        least = self._best(lambda order, loss: log_delta_of_orders(order, loss, e))
+        return math.exp(min(least, 0.0))
+
+    def epsilon(self, delta: float) -> float:
+        """Upper bound of the smallest epsilon >= 0 at ``delta`` in [0, 1]; infinite at 0."""
+        level = check_real("delta", delta)
+        if not 0 <= level <= 1:
+            raise ValueError(f"delta must lie in [0, 1], got {level!r}")
+        if level == 0:
+            return math.inf
+        found = max(self._best(lambda order, loss: epsilon_of_orders(order, loss, level)), 0.0)
+        return step_until_safe(lambda epsilon: self.delta(epsilon) <= level, found)
+
+    def _best(self, value: Callable[[float, float], FloatArray]) -> float:
+        """Return the smallest value over the orders."""
+
+        def at(log_rest: float) -> float:
+            order = 1 + math.exp(log_rest)
+            loss = self.renyi(order)
+            return float(value(order, loss)) if loss < math.inf else math.inf
+
+        values = [at(float(u)) for u in LOG_ORDERS]
+        place = int(np.argmin(values))
+        if values[place] == math.inf:
+            return math.inf
+        low, high = LOG_ORDERS[max(place - 1, 0)], LOG_ORDERS[min(place + 1, len(values) - 1)]
+        refined = minimize_scalar(
+            # A wall of finite height: Brent's method fits parabolas.
+            lambda u: min(at(float(u)), abs(values[place]) + 1e100),
+            bounds=(low, high),
+            method="bounded",
+            options={"xatol": 1e-8},
+        )
+        return min(values[place], float(refined.fun))
+
+
+def step_until_safe(safe: Callable[[float], bool], start: float) -> float:
+    """Raise ``start`` by doubling steps, from its last place on, until ``safe`` holds; infinite if it never does."""
+    value, step = start, 4 * EPS * max(abs(start), 1e-12)
+    while not safe(value):
+        value, step = value + step, 2 * step
+        if not value < 1e300:
+            return math.inf
+    return value
+
+
+def smallest_feasible(excess: Callable[[float], float], low: float, high: float) -> float:
+    """Smallest x in [low, high] with ``excess(x) <= 0``, to about 1e-13, and on the side where that holds.
+
+    Parameters
+    ----------
+    excess : callable
+        Falls (or stays) as x grows; typically log delta(x) less the logarithm of what is allowed. May be infinite.
+    low, high : float
+        Positive; ``excess(high) <= 0``. If ``excess(low) <= 0`` the answer is ``low``.
+
+    Raises
+    ------
+    ValueError
+        ``excess(high) > 0``.
+    """
+    if excess(low) <= 0:
+        return low
+    if not excess(high) <= 0:
+        raise ValueError(f"high must be feasible, got {high!r} with an excess of {excess(high)!r}")
+
+    def bounded(log_x: float) -> float:
+        return min(max(excess(math.exp(log_x)), -1e3), 1e3)
+
+    ends = math.log(low), math.log(high)
+    # The ends themselves may round to the other side of the root.
+    if bounded(ends[0]) <= 0 or bounded(ends[1]) >= 0:
+        root = low if bounded(ends[0]) <= 0 else high
+    else:
+        root = math.exp(brentq(bounded, *ends, xtol=1e-14, rtol=4 * EPS))
+    return min(step_until_safe(lambda x: excess(x) <= 0, root), high)
 
 
 # --- the profile, without cancellation ----------------------------------------------------------------

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from adaptive_dp.accounting import GaussianCurve, gaussian_sigma
+from adaptive_dp.accounting import GaussianCurve, epsilon_of_orders, gaussian_sigma, log_delta_of_orders
 from adaptive_dp.privacy import PrivacyCurve
 from adaptive_dp.ptr.selection import BOUNDS, gaussian_run_sigma
 from adaptive_dp.ptr.selection_bounds import GeometricRounds, check_unit
@@ -195,8 +195,7 @@ def poisson_renyi(
 class RenyiSelectionCurve:
     """Privacy profile of private selection from the Rényi bounds of Papernot and Steinke.
 
-    Conversion to pairs after Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", 2020,
-    Proposition 12: log delta = (a - 1)(renyi - epsilon) - log a + (a - 1) log(1 - 1/a), the smallest over the orders.
+    Conversion to pairs by :func:`~adaptive_dp.accounting.log_delta_of_orders`, the smallest over the orders.
 
     Parameters
     ----------
@@ -227,8 +226,7 @@ class RenyiSelectionCurve:
 
     def delta(self, epsilon: float) -> float:
         """Upper bound of the smallest delta at ``epsilon`` >= 0."""
-        a = np.asarray(self.orders)
-        logs = (a - 1) * (self.divergences - check_real("epsilon", epsilon) + np.log1p(-1 / a)) - np.log(a)
+        logs = log_delta_of_orders(self.orders, self.divergences, check_real("epsilon", epsilon))
         return math.exp(min(float(logs.min()), 0.0)) * (1 + 1e-12) if logs.min() < 0 else 1.0
 
     def epsilon(self, delta: float) -> float:
@@ -236,8 +234,7 @@ class RenyiSelectionCurve:
         d = check_unit("delta", delta)
         if d == 0:
             return math.inf
-        a = np.asarray(self.orders)
-        found = self.divergences + np.log1p(-1 / a) - (math.log(d) + np.log(a)) / (a - 1)
+        found = epsilon_of_orders(self.orders, self.divergences, d)
         return max(float(found.min()) * (1 + 1e-12) + 1e-12, 0.0)
 
 
