@@ -274,6 +274,51 @@ class LogisticLoss(Loss):
         return float(np.logaddexp(0.0, check_radius("prediction_bound", prediction_bound)))
 
 
+@dataclass(frozen=True)
+class HuberLoss(Loss):
+    """Half the squared error near the label, linear beyond: r^2 / 2 for |r| <= width, width (|r| - width / 2) outside.
+
+    It is the squared loss with its slope cut at the width. Where the record is absent from the data at hand it attains
+    the bound of objective perturbation that no curvature enters (redberg2023, errata, S1).
+
+    Parameters
+    ----------
+    width : float
+        Half-width of the quadratic part, and the largest slope; between 1e-100 and 1e100.
+    """
+
+    width: float = 1.0
+    curvature: ClassVar[float] = 1.0
+    self_concordance: ClassVar[float | None] = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", check_ordinary("width", self.width))
+
+    def value(self, prediction: ArrayLike, label: ArrayLike) -> FloatArray:
+        """Return the loss of the residual u - y, elementwise."""
+        size = np.abs(np.subtract(prediction, label, dtype=np.float64))
+        inner = np.minimum(size, self.width)
+        return np.asarray(inner * (size - 0.5 * inner))
+
+    def derivative(self, prediction: ArrayLike, label: ArrayLike) -> FloatArray:
+        """Return u - y cut at plus and minus the width, elementwise."""
+        return np.asarray(np.clip(np.subtract(prediction, label, dtype=np.float64), -self.width, self.width))
+
+    def second_derivative(self, prediction: ArrayLike, label: ArrayLike) -> FloatArray:
+        """Return 1 for |u - y| <= width and 0 outside; at the two kinks the larger one-sided derivative."""
+        return np.asarray(np.abs(np.subtract(prediction, label, dtype=np.float64)) <= self.width, dtype=float)
+
+    def largest_slope(self, prediction_bound: float, domain: Domain) -> float:
+        """Return the width, or the largest residual where that is smaller."""
+        return min(self.width, check_radius("prediction_bound", prediction_bound) + _label_bound(domain))
+
+    def largest_value(self, prediction_bound: float, domain: Domain) -> float:
+        """Return the loss of the largest residual."""
+        return float(
+            self.value(check_radius("prediction_bound", prediction_bound) + _label_bound(domain), 0.0)
+        )
+
+
 def _margin(prediction: ArrayLike, label: ArrayLike) -> FloatArray:
     return np.asarray(np.multiply(prediction, label, dtype=np.float64))
 
