@@ -171,9 +171,11 @@ def test_the_formulas():
         lambda r: half_normal.pdf(r) * max(0.0, 1 - math.exp(epsilon - mu**2 / 2 - mu * r)), 0, 30
     )
     assert LinearPerturbationCurve(mu, 1e-12).delta(epsilon) == pytest.approx(expected, abs=1e-9)
-    # Below log(1 + kappa) nothing but the total variation is proved.
-    assert LinearPerturbationCurve(0.1, 5.0).delta(1.0) == pytest.approx(2 * stats.norm.cdf(0.1) - 1)
-    assert LinearPerturbationCurve(0.1, 5.0).delta(0.0) == pytest.approx(2 * stats.norm.cdf(0.1) - 1)
+    # Below log(1 + kappa) a chord in e^epsilon from the total variation to the Gaussian profile at 0.
+    whole, end = 2 * stats.norm.cdf(0.1) - 1, 2 * stats.norm.cdf(0.05) - 1
+    chord = whole - (whole - end) * (math.e - 1) / 5
+    assert LinearPerturbationCurve(0.1, 5.0).delta(1.0) == pytest.approx(chord)
+    assert LinearPerturbationCurve(0.1, 5.0).delta(0.0) == pytest.approx(whole)
 
 
 @pytest.mark.parametrize("mu", [1e-8, 0.01, 0.3, 1.0, 4.0, 37.0, 40.0, 100.0, 1e4, 1e6])

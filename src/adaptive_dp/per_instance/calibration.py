@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
-from scipy.special import log_ndtr, ndtr
+from scipy.special import log_ndtr
 
-from adaptive_dp.accounting import gaussian_delta
+from adaptive_dp.accounting import EPS, gaussian_delta, smallest_feasible
 from adaptive_dp.losses import Loss, SmoothLoss
 from adaptive_dp.privacy import Domain, Guarantee, Neighbours, PrivacyCurve
 from adaptive_dp.validation import (
@@ -28,6 +28,8 @@ from adaptive_dp.validation import (
     check_probability,
     check_real,
 )
+
+ROOT_TWO = math.sqrt(2.0)
 
 
 class Calibration(NamedTuple):
@@ -67,19 +69,45 @@ def sharp_sigma(*, epsilon: float, delta: float, slope: float, curvature: float,
     size = check_ordinary("slope", slope)
     kappa = check_ordinary("curvature", curvature) / check_ordinary("lam", lam)
 
-    def enough(sigma: float) -> bool:
-        return LinearPerturbationCurve(size / sigma, kappa).delta(level) <= tail
+    def excess(sigma: float) -> float:
+        return log_excess(LinearPerturbationCurve(size / sigma, kappa).delta(level), tail)
 
-    if not enough(1e12 * size / level):
+    low, high = 1e-12 * size / level, 1e12 * size / level
+    if excess(high) > 0:
         raise ValueError(
             f"no noise reaches epsilon {level!r}: with lam {lam!r} the determinant alone may cost "
             f"log(1 + curvature / lam) = {math.log1p(kappa):.6g}; take a larger lam"
         )
-    low, high = 1e-12 * size / level, 1e12 * size / level
-    while high > low * (1 + 1e-12):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return smallest_feasible(excess, low, high)
+
+
+def log_excess(delta: float, allowed: float) -> float:
+    """Return log(delta / allowed), minus infinity at 0: what a calibration brings down to 0.
+
+    Positive exactly where ``delta`` is above ``allowed``, also where the two logarithms round to one number.
+    """
+    if delta <= 0:
+        return -math.inf
+    difference = math.log(delta) - math.log(allowed)
+    return max(difference, EPS) if delta > allowed else min(difference, 0.0)
+
+
+def half_normal_delta(epsilon: float, mu: float) -> float:
+    """E (1 - exp(epsilon - mu^2 / 2 - mu |N|))_+ for a standard normal N, any real epsilon.
+
+    Twice the Gaussian profile from mu^2 / 2 on, and 1 - 2 e^epsilon Phi(-mu) below (erratum 21).
+    """
+    if epsilon >= 0.5 * mu * mu:
+        return min(1.0, 2 * gaussian_delta(epsilon, mu))
+    if mu < 1:  # a small difference: its parts apart
+        return total_variation(mu) - math.expm1(epsilon) * math.erfc(mu / ROOT_TWO)
+    # Together in the exponent: exp(epsilon) alone overflows where mu is large.
+    return -math.expm1(math.log(2) + epsilon + float(log_ndtr(-mu)))
+
+
+def total_variation(mu: float) -> float:
+    """2 Phi(mu) - 1: total variation between N(0, 1) and N(2 mu, 1), and the most that objective perturbation has."""
+    return math.erf(mu / ROOT_TWO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +116,9 @@ class LinearPerturbationCurve:
 
     delta(epsilon) = max(A, B). A, where the record is absent from the data at hand, is 2 G(epsilon, mu) with the
     Gaussian profile G (1 - 2 e^epsilon Phi(-mu) below mu^2 / 2): no curvature enters. B, where it is present, is
-    G(epsilon - log(1 + kappa), mu) from log(1 + kappa) on, and 2 Phi(mu) - 1 below.
+    G(epsilon - log(1 + kappa), mu) from log(1 + kappa) on. Below, it is the smallest of three: the total variation
+    2 Phi(mu) - 1; 1 - e^e (e^(-mu^2 / 2) / 2 + Phi(-mu)) with e = epsilon - log(1 + kappa); and, as profiles are convex
+    in e^epsilon, the chord between epsilon = 0 and log(1 + kappa).
     """
 
     mu: float
@@ -100,16 +130,23 @@ class LinearPerturbationCurve:
 
     def delta(self, epsilon: float) -> float:
         """Bound on the hockey-stick divergence at ``epsilon`` >= 0, both directions."""
+        return max(self.absent(epsilon), self.present(epsilon))
+
+    def absent(self, epsilon: float) -> float:
+        """Bound A at ``epsilon`` >= 0: from the data without the record to the data with it."""
+        return half_normal_delta(_check_epsilon(epsilon), self.mu)
+
+    def present(self, epsilon: float) -> float:
+        """Bound B at ``epsilon`` >= 0: from the data with the record to the data without it."""
         level = _check_epsilon(epsilon)
-        absent = (
-            2 * float(gaussian_delta(level, self.mu))
-            if level >= self.mu**2 / 2
-            # Together in the exponent: exp(epsilon) alone overflows where mu is large.
-            else -math.expm1(math.log(2) + level + float(log_ndtr(-self.mu)))
-        )
         rest = level - math.log1p(self.kappa)
-        present = float(gaussian_delta(rest, self.mu)) if rest >= 0 else 2 * float(ndtr(self.mu)) - 1
-        return max(absent, present)
+        if rest >= 0:
+            return gaussian_delta(rest, self.mu)
+        whole, end = total_variation(self.mu), total_variation(0.5 * self.mu)
+        log_share = np.logaddexp(-math.log(2) - 0.5 * self.mu**2, log_ndtr(-self.mu))
+        one_sided = -math.expm1(rest + float(log_share))
+        chord = whole - (whole - end) * min(1.0, math.expm1(level) / self.kappa)
+        return min(whole, one_sided, chord)
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon (on the safe side) with ``self.delta(epsilon) <= delta``."""
