@@ -21,28 +21,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import log_ndtr
 
-from adaptive_dp.accounting import RenyiDerivedCurve
 from adaptive_dp.datasets.dataset import Dataset
 from adaptive_dp.losses import Loss
 from adaptive_dp.noise import gaussian
+from adaptive_dp.objective_perturbation.calibration import OutputNoise, analysis_curve
 from adaptive_dp.objective_perturbation.clipping import ClippedProblem, check_glm
 from adaptive_dp.objective_perturbation.perturbed_objective import PerturbedObjective, minimise
 from adaptive_dp.per_instance.calibration import Calibration
 from adaptive_dp.per_instance.objective import check_loss_of, perturb_objective
-from adaptive_dp.privacy import Domain, Guarantee, Neighbours, PrivacyCurve, Release, Trace
+from adaptive_dp.privacy import Domain, Guarantee, Neighbours, Release, Trace
 from adaptive_dp.validation import (
     FloatArray,
     check_count,
     check_generator,
     check_ordinary,
-    check_positive,
     check_probability,
 )
 
@@ -86,51 +83,6 @@ Solver = Callable[[PerturbedObjective], "ArrayLike | SolverRun"]
 """A black box: it is handed the perturbed objective and returns theta, or something with an attribute ``theta``."""
 
 
-def reduced_renyi(order: float, mu: float, kappa: float) -> float:
-    """Bound of the Rényi divergence of objective perturbation, both directions (errata, S1, A3), order > 1."""
-    a = order - 1
-    absent = 0.5 * order * mu**2 + (math.log(2) + float(log_ndtr(a * mu))) / a
-    rest = 1 - 2 * a * kappa
-    if rest > 0:
-        absent = min(absent, 0.5 * mu**2 + a * mu**2 / (2 * rest) - math.log(rest) / (2 * a))
-    return max(absent, math.log1p(kappa) + 0.5 * order * mu**2)
-
-
-@dataclass(frozen=True, slots=True)
-class RenyiMinimaCurve:
-    """Profile of Algorithm 7 from Rényi bounds: objective perturbation, and a Gaussian mechanism after it.
-
-    Parameters
-    ----------
-    mu : float
-        Largest gradient norm of a record over sigma.
-    kappa : float
-        Largest eigenvalue of a record's Hessian over lam.
-    mu_out : float
-        2 tau / (lam sigma_out).
-    """
-
-    mu: float
-    kappa: float
-    mu_out: float
-
-    def __post_init__(self) -> None:
-        for name in ("mu", "kappa", "mu_out"):
-            check_positive(name, getattr(self, name))
-
-    def renyi(self, order: float) -> float:
-        """Bound of the Rényi divergence of ``order`` > 1: errata S1, plus order mu_out^2 / 2."""
-        return reduced_renyi(order, self.mu, self.kappa) + 0.5 * order * self.mu_out**2
-
-    def delta(self, epsilon: float) -> float:
-        """Bound of the smallest delta at ``epsilon``; Canonne, Kamath and Steinke's conversion, best order."""
-        return RenyiDerivedCurve(self.renyi).delta(epsilon)
-
-    def epsilon(self, delta: float) -> float:
-        """Bound of the smallest epsilon at ``delta``."""
-        return RenyiDerivedCurve(self.renyi).epsilon(delta)
-
-
 def _check_parameters(
     data: Dataset, loss: Loss, calibration: Calibration, tau: float, sigma_out: float
 ) -> tuple[Calibration, float, float]:
@@ -166,6 +118,7 @@ def approximate_minima_guarantee(
     sigma_out: float,
     delta: float,
     clip: float | None = None,
+    analysis: str = "reduced-renyi",
 ) -> Guarantee:
     """The ex-ante guarantee of Algorithm 7 with these parameters, add/remove, theta in R^d; any lam > 0.
 
@@ -181,10 +134,11 @@ def approximate_minima_guarantee(
         slope = min(slope, check_ordinary("clip", clip))
     if not math.isfinite(slope):
         raise ValueError(f"clip must be given: the gradients of {loss!r} are unbounded on the domain")
-    curve: PrivacyCurve = RenyiMinimaCurve(
-        slope / calibration.sigma,
-        loss.smoothness(domain, dimension=dimension) / calibration.lam,
-        2 * tau / (calibration.lam * sigma_out),
+    curve = analysis_curve(
+        analysis,
+        mu=slope / calibration.sigma,
+        kappa=loss.smoothness(domain, dimension=dimension) / calibration.lam,
+        mu_out=OutputNoise(sigma_out, tau).mu(calibration.lam),
     )
     level = check_probability("delta", delta)
     return Guarantee(
@@ -210,6 +164,7 @@ def approximate_minima_perturbation(
     clip: float | None = None,
     solver: Solver | None = None,
     fallback: bool = False,
+    analysis: str = "reduced-renyi",
 ) -> Release[FloatArray]:
     """Publish an approximate minimiser of the perturbed objective, under noise (redberg2023, Algorithm 7; 16).
 
@@ -239,6 +194,10 @@ def approximate_minima_perturbation(
         Whether :func:`minimise` solves the same objective where ``solver`` fails. Then a release always happens, and
         the guarantee needs no word about the solver. Otherwise the failure is raised: see
         :class:`CertificateError`, and never answer it with fresh noise.
+    analysis : {"reduced-renyi", "half-normal", "linearised", "numerical"}
+        The same as in :func:`~.calibration.calibrate_approximate`, so that the guarantee states what was calibrated
+        for. The default holds for any lam > 0; Theorem 4.4.1 ("half-normal") for a lam above the curvature; the
+        numerical composition promises most, and takes half a second.
 
     Returns
     -------
@@ -265,6 +224,7 @@ def approximate_minima_perturbation(
         sigma_out=output,
         delta=delta,
         clip=clip,
+        analysis=analysis,
     )
     if solver is not None and not callable(solver):
         raise TypeError(f"solver must be callable or None, got {type(solver).__name__}: {solver!r}")
