@@ -255,10 +255,12 @@ def log_delta_of_orders(orders: ArrayLike, divergences: ArrayLike, epsilon: floa
 
 
 def epsilon_of_orders(orders: ArrayLike, divergences: ArrayLike, delta: float) -> FloatArray:
-    """Return the epsilon, of either sign, at which :func:`log_delta_of_orders` is log ``delta``, elementwise."""
+    """Return the epsilon, of either sign, at which :func:`log_delta_of_orders` is log ``delta``, rounded up."""
     order, loss = np.asarray(orders, dtype=np.float64), np.asarray(divergences, dtype=np.float64)
     rest = order - 1
-    return np.asarray(loss - np.log1p(1 / rest) - (math.log(delta) + np.log1p(rest)) / rest)
+    tail = (np.log1p(rest) - math.log(delta)) / rest
+    value = loss - np.log1p(1 / rest) + (-math.log(delta) - np.log1p(rest)) / rest
+    return np.asarray(value + 32 * EPS * (loss + tail + 1 / rest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,27 +295,26 @@ class RenyiDerivedCurve:
         found = max(self._best(lambda order, loss: epsilon_of_orders(order, loss, level)), 0.0)
         return step_until_safe(lambda epsilon: self.delta(epsilon) <= level, found)
 
-    def _best(self, value: Callable[[float, float], FloatArray]) -> float:
+    def _best(self, value: Callable[[ArrayLike, ArrayLike], FloatArray]) -> float:
         """Return the smallest value over the orders."""
+        orders = 1 + np.exp(LOG_ORDERS)
+        losses = np.array([self.renyi(float(order)) for order in orders])
+        some = losses < math.inf
+        if not some.any():
+            return math.inf
+        values = np.full(orders.shape, math.inf)
+        values[some] = value(orders[some], losses[some])
+        place = int(np.argmin(values))
+        wall = abs(float(values[place])) + 1e100  # of finite height: Brent's method fits parabolas
 
         def at(log_rest: float) -> float:
             order = 1 + math.exp(log_rest)
             loss = self.renyi(order)
-            return float(value(order, loss)) if loss < math.inf else math.inf
+            return min(float(value(order, loss)), wall) if loss < math.inf else wall
 
-        values = [at(float(u)) for u in LOG_ORDERS]
-        place = int(np.argmin(values))
-        if values[place] == math.inf:
-            return math.inf
-        low, high = LOG_ORDERS[max(place - 1, 0)], LOG_ORDERS[min(place + 1, len(values) - 1)]
-        refined = minimize_scalar(
-            # A wall of finite height: Brent's method fits parabolas.
-            lambda u: min(at(float(u)), abs(values[place]) + 1e100),
-            bounds=(low, high),
-            method="bounded",
-            options={"xatol": 1e-8},
-        )
-        return min(values[place], float(refined.fun))
+        low, high = LOG_ORDERS[max(place - 1, 0)], LOG_ORDERS[min(place + 1, values.size - 1)]
+        refined = minimize_scalar(at, bounds=(low, high), method="bounded", options={"xatol": 1e-8})
+        return min(float(values[place]), float(refined.fun))
 
 
 def step_until_safe(safe: Callable[[float], bool], start: float) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import log_ndtr
 
-from adaptive_dp.accounting import EPS, gaussian_delta, smallest_feasible
+from adaptive_dp.accounting import EPS, gaussian_delta, gaussian_epsilon, smallest_feasible, step_until_safe
 from adaptive_dp.losses import Loss, SmoothLoss
 from adaptive_dp.privacy import Domain, Guarantee, Neighbours, PrivacyCurve
 from adaptive_dp.validation import (
@@ -105,6 +105,13 @@ def half_normal_delta(epsilon: float, mu: float) -> float:
     return -math.expm1(math.log(2) + epsilon + float(log_ndtr(-mu)))
 
 
+def half_normal_epsilon(delta: float, mu: float) -> float:
+    """Real epsilon at which :func:`half_normal_delta` is ``delta`` in (0, 1), up to roundings; it may be negative."""
+    if delta > half_normal_delta(0.5 * mu * mu, mu):
+        return math.log1p(-delta) - math.log(2) - float(log_ndtr(-mu))
+    return gaussian_epsilon(0.5 * delta, mu)
+
+
 def total_variation(mu: float) -> float:
     """2 Phi(mu) - 1: total variation between N(0, 1) and N(2 mu, 1), and the most that objective perturbation has."""
     return math.erf(mu / ROOT_TWO)
@@ -116,9 +123,9 @@ class LinearPerturbationCurve:
 
     delta(epsilon) = max(A, B). A, where the record is absent from the data at hand, is 2 G(epsilon, mu) with the
     Gaussian profile G (1 - 2 e^epsilon Phi(-mu) below mu^2 / 2): no curvature enters. B, where it is present, is
-    G(epsilon - log(1 + kappa), mu) from log(1 + kappa) on. Below, it is the smallest of three: the total variation
-    2 Phi(mu) - 1; 1 - e^e (e^(-mu^2 / 2) / 2 + Phi(-mu)) with e = epsilon - log(1 + kappa); and, as profiles are convex
-    in e^epsilon, the chord between epsilon = 0 and log(1 + kappa).
+    G(epsilon - log(1 + kappa), mu) from log(1 + kappa) on. At epsilon = 0, the total variation, it is at most
+    2 Phi(mu) - 1 and at most 1 - (e^(-mu^2 / 2) / 2 + Phi(-mu)) / (1 + kappa); from the smaller of the two a chord in
+    e^epsilon, in which profiles are convex, leads to G(0, mu).
     """
 
     mu: float
@@ -142,16 +149,26 @@ class LinearPerturbationCurve:
         rest = level - math.log1p(self.kappa)
         if rest >= 0:
             return gaussian_delta(rest, self.mu)
-        whole, end = total_variation(self.mu), total_variation(0.5 * self.mu)
-        log_share = np.logaddexp(-math.log(2) - 0.5 * self.mu**2, log_ndtr(-self.mu))
-        one_sided = -math.expm1(rest + float(log_share))
-        chord = whole - (whole - end) * min(1.0, math.expm1(level) / self.kappa)
-        return min(whole, one_sided, chord)
+        start, end = self._chord()
+        return start - (start - end) * min(1.0, math.expm1(level) / self.kappa)
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon (on the safe side) with ``self.delta(epsilon) <= delta``."""
-        start = math.log1p(self.kappa) + self.mu**2 / 2 + 1
-        return _smallest_epsilon(self, check_probability("delta", delta), start)
+        """Smallest epsilon >= 0 (on the safe side) with ``self.delta(epsilon) <= delta``."""
+        tail = check_probability("delta", delta)
+        start, end = self._chord()
+        if tail <= end:
+            present = math.log1p(self.kappa) + gaussian_epsilon(tail, self.mu)
+        else:
+            present = math.log1p(self.kappa * max(start - tail, 0.0) / (start - end)) if tail < start else 0.0
+        found = max(present, half_normal_epsilon(tail, self.mu), 0.0)
+        return step_until_safe(lambda epsilon: self.delta(epsilon) <= tail, found)
+
+    def _chord(self) -> tuple[float, float]:
+        """B at epsilon = 0 and at log(1 + kappa)."""
+        end = total_variation(0.5 * self.mu)
+        log_share = np.logaddexp(-math.log(2) - 0.5 * self.mu**2, log_ndtr(-self.mu))
+        one_sided = -math.expm1(float(log_share) - math.log1p(self.kappa))
+        return max(min(total_variation(self.mu), one_sided), end), end
 
 
 @dataclass(frozen=True, slots=True)
