@@ -11,7 +11,7 @@ remove one record. mu and kappa are as in :mod:`adaptive_dp.per_instance.calibra
 
 A, the record is absent from the data at hand. With t ~ N(0, 1), an unknown number s0 in [-mu, mu] (the gradient at
 t = 0) and an unknown slope in [-kappa, 0], the loss is at most mu^2/2 + |t| min(mu, kappa |t| - s0 sgn t). Hence
-:func:`half_normal_delta` (all of the minimum replaced by mu), and the sharper :func:`absent_sharp`.
+:func:`half_normal_deltas` (all of the minimum replaced by mu), and the sharper :func:`absent_sharp`.
 
 B, the record is present. (i) delta <= G(epsilon - log(1 + kappa), mu) for epsilon >= log(1 + kappa) (A2). (ii) The loss
 is at most log(1 + kappa) + mu^2/2 + r N with N ~ N(0, 1) and an unknown r in [0, mu] (proof of A3), so delta is at most
@@ -20,9 +20,9 @@ every real epsilon delta <= max(G(epsilon - log(1 + kappa), mu), 1 - e^a). Proof
 with x = r + a/r and H the hazard rate of the normal law, H' = H (H - x). For a >= 0 F > 0, as H(x) > x. Let a < 0.
 F < 0 near 0. Where F = 0, F' = a^2/r^2 - 1 - a. If a <= -1 that is positive: F crosses zero once at most, upwards.
 If -1 < a < 0 it is positive for r < r1 = -a / sqrt(1 + a) and negative beyond; but F > 0 for large r, hence no zero
-lies beyond r1 once F(r1) > 0, and before r1 there is only one. F(r1) > 0: with s = sqrt(1 + a), r1 = 1/s - s, x = 1/s - 2s;
-for x >= 0 Birnbaum's H(x) > (x + sqrt(x^2 + 4))/2 gives it, for s in [1/sqrt 2, 1) the tangent of the convex H at 0. So
-h falls and then grows.
+lies beyond r1 once F(r1) > 0, and before r1 there is only one. F(r1) > 0: with s = sqrt(1 + a), r1 = 1/s - s and
+x = 1/s - 2s; for x >= 0 Birnbaum's H(x) > (x + sqrt(x^2 + 4))/2 gives it, for x in (-1, 0) the tangent of the convex H
+at 0. So h falls and then grows.
 
 *Both from both.* delta_A(-e) = 1 - e^-e + e^-e delta_B(e): every bound of one direction bounds the other one too
 (:func:`absent_delta`, :func:`present_delta`). And a hockey-stick divergence is convex in e^epsilon: with the true curve
@@ -34,7 +34,6 @@ decreasing curve from (0, 1) that stays above 1 - e^epsilon *is* the divergence 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -50,19 +49,24 @@ LOG_TWO = math.log(2.0)
 # The grid ends where the normal tail is 1e-18: what lies beyond is counted as an infinite loss.
 REACH = 8.8
 # Cells of s0 in the sharper bound of direction A: the unknown number is only known to its cell.
-CELLS = 32
+CELLS = 24
 # Beyond this epsilon e^epsilon magnifies the rounding of 1 - delta, and reflection gains nothing.
 LARGEST_REFLECTED = 20.0
 LARGEST_GRID = 1_000_000
+# Between its bends a profile is nearly a chord.
+POINTS_BETWEEN = 200
+# Corners of a profile in one standard deviation, at most; the error of the chords is of the second order.
+POINTS = 100
 
 
 # --- the half-normal pair ------------------------------------------------------------------------------
 
 
-def half_normal_delta(epsilon: ArrayLike, mu: float) -> FloatArray:
+def half_normal_deltas(epsilon: ArrayLike, mu: float) -> FloatArray:
     """E(1 - e^(epsilon - mu^2/2 - mu |N|))_+ for any real ``epsilon``, elementwise, N ~ N(0, 1).
 
-    2 G(epsilon, mu) from mu^2/2 on and 1 - 2 e^epsilon Phi(-mu) below (referee's report, A1).
+    2 G(epsilon, mu) from mu^2/2 on and 1 - 2 e^epsilon Phi(-mu) below (referee's report, A1): the same as
+    :func:`~adaptive_dp.per_instance.calibration.half_normal_delta`, for whole grids.
     """
     e, size = as_finite_array("epsilon", epsilon), check_positive("mu", mu)
     above = 2 * np.asarray(gaussian_delta(e, np.full(e.shape, size)))
@@ -123,7 +127,7 @@ class HalfNormalPair:
 
     def delta(self, epsilon: ArrayLike) -> FloatArray:
         """Hockey-stick divergence at any real ``epsilon``: Theorem 4.3.1 with the right sign, elementwise."""
-        return half_normal_delta(as_finite_array("epsilon", epsilon) - self.shift, self.mu)
+        return half_normal_deltas(as_finite_array("epsilon", epsilon) - self.shift, self.mu)
 
 
 def _half_density(x: FloatArray, shift: float) -> FloatArray:
@@ -138,7 +142,8 @@ def absent_sharp(epsilon: ArrayLike, mu: float, kappa: float, *, cells: int = CE
     """Upper bound of sup_{|s0| <= mu} E(1 - e^(epsilon - mu^2/2 - |t| min(mu, kappa |t| - s0 sgn t)))_+, elementwise.
 
     s0 >= 0 by symmetry. In a cell of s0 the lower end is put where a small s0 makes a large loss (t > 0) and the upper
-    end where a large one does (t < 0): an upper bound whatever the number of cells. The integrals are closed.
+    end where a large one does (t < 0): an upper bound whatever the number of cells. The integrals are closed. For whole
+    grids; :func:`~adaptive_dp.objective_perturbation.sharper.sharper_absent_delta` halves cells for one epsilon.
     """
     e = as_finite_array("epsilon", epsilon)
     size, bend = check_positive("mu", mu), check_positive("kappa", kappa)
@@ -146,7 +151,7 @@ def absent_sharp(epsilon: ArrayLike, mu: float, kappa: float, *, cells: int = CE
     edges = np.linspace(0.0, size, cells + 1)
     right = _half_line(c, edges[:-1], size, bend)
     left = _half_line(c, -edges[1:], size, bend)
-    best = (right + left).max(axis=1) * (1 + 64 * EPS) + 1e-300
+    best = (right + left).max(axis=1) + 1e-300
     return np.asarray(np.minimum(best, 1.0).reshape(e.shape))
 
 
@@ -164,17 +169,29 @@ def _half_line(c: FloatArray, s: FloatArray, mu: float, kappa: float) -> FloatAr
     inner = _parabola(c, s, np.zeros_like(high), low, kappa)
     middle = _parabola(c, s, np.minimum(high, joint), np.broadcast_to(joint, high.shape), kappa)
     start = np.maximum(joint, c / mu)
-    line = ndtr(-start) - np.exp(c + 0.5 * mu * mu + log_ndtr(-(start + mu)))
-    return np.asarray(np.maximum(inner, 0.0) + np.maximum(middle, 0.0) + np.maximum(line, 0.0))
+    line = _difference(log_ndtr(-start), c + 0.5 * mu * mu + log_ndtr(-(start + mu)), np.abs(c) + mu * mu)
+    return inner + middle + line
 
 
 def _parabola(c: FloatArray, s: FloatArray, low: FloatArray, high: FloatArray, kappa: float) -> FloatArray:
-    """int_low^high phi(u) (1 - e^(c - kappa u^2 + s u)) du: differences of upper tails."""
+    """int_low^high phi(u) (1 - e^(c - kappa u^2 + s u)) du from upper tails; 0 unless low < high."""
     v = 1 + 2 * kappa
     weight = c + s * s / (2 * v) - 0.5 * math.log(v)
     first, last = (math.sqrt(v) * (edge - s / v) for edge in (low, high))
-    tilted = np.exp(weight + log_ndtr(-first)) - np.exp(weight + log_ndtr(-last))
-    return np.asarray(ndtr(-low) - ndtr(-high) - tilted)
+    size = np.abs(c) + s * s
+    gained = _difference(
+        np.logaddexp(log_ndtr(-low), weight + log_ndtr(-last)),
+        np.logaddexp(log_ndtr(-high), weight + log_ndtr(-first)),
+        size,
+    )
+    return np.where(high > low, gained, 0.0)
+
+
+def _difference(plus: FloatArray, minus: FloatArray, size: FloatArray) -> FloatArray:
+    """e^plus - e^minus >= 0, and what their roundings can be; ``size``: of a term inside the exponents."""
+    first, second = np.exp(plus), np.exp(minus)
+    slack = first * (2 + np.abs(np.maximum(plus, -1e3))) + second * (2 + np.abs(np.maximum(minus, -1e3)))
+    return np.asarray(np.maximum(first - second, 0.0) + 8 * EPS * (slack + size * (first + second)))
 
 
 def present_closed(epsilon: ArrayLike, mu: float, kappa: float) -> FloatArray:
@@ -189,8 +206,10 @@ def present_closed(epsilon: ArrayLike, mu: float, kappa: float) -> FloatArray:
     return np.where(rest >= 0, gaussian, np.maximum(gaussian, other))
 
 
-def absent_delta(epsilon: ArrayLike, mu: float, kappa: float, *, sharp: bool = True) -> FloatArray:
-    """Best proved bound of direction A (data at hand without the record), any real ``epsilon``, elementwise.
+def reduced_deltas(
+    epsilon: ArrayLike, mu: float, kappa: float, *, sharp: bool = True
+) -> tuple[FloatArray, FloatArray]:
+    """Best proved bounds of direction A at any real ``epsilon``, and of direction B at *minus* ``epsilon``.
 
     Parameters
     ----------
@@ -200,31 +219,35 @@ def absent_delta(epsilon: ArrayLike, mu: float, kappa: float, *, sharp: bool = T
         Positive.
     sharp : bool
         Whether :func:`absent_sharp` may be used beside the closed forms.
+
+    Returns
+    -------
+    absent, present_mirrored : ndarray
+        In the shape of ``epsilon``.
     """
     e = as_finite_array("epsilon", epsilon)
-    bound = _absent_direct(e, mu, kappa, sharp)
-    return np.minimum(bound, _reflected(e, lambda x: present_closed(x, mu, kappa)))
+    absent, present = np.array(half_normal_deltas(e, mu)), present_closed(-e, mu, kappa)
+    if sharp:
+        near = np.abs(e) <= largest_gaussian_loss(mu)
+        absent[near] = np.minimum(absent[near], absent_sharp(e[near], mu, kappa))
+    return np.minimum(absent, _reflected(e, present)), np.minimum(present, _reflected(-e, absent))
+
+
+def absent_delta(epsilon: ArrayLike, mu: float, kappa: float, *, sharp: bool = True) -> FloatArray:
+    """Best proved bound of direction A (data at hand without the record); see :func:`reduced_deltas`."""
+    return reduced_deltas(epsilon, mu, kappa, sharp=sharp)[0]
 
 
 def present_delta(epsilon: ArrayLike, mu: float, kappa: float, *, sharp: bool = True) -> FloatArray:
-    """Best proved bound of direction B (data at hand with the record); parameters as for :func:`absent_delta`."""
-    e = as_finite_array("epsilon", epsilon)
-    other = _reflected(e, lambda x: _absent_direct(x, mu, kappa, sharp))
-    return np.minimum(present_closed(e, mu, kappa), other)
+    """Best proved bound of direction B (data at hand with the record); see :func:`reduced_deltas`."""
+    return reduced_deltas(-as_finite_array("epsilon", epsilon), mu, kappa, sharp=sharp)[1]
 
 
-def _absent_direct(e: FloatArray, mu: float, kappa: float, sharp: bool) -> FloatArray:
-    closed = half_normal_delta(e, mu)
-    return np.minimum(closed, absent_sharp(e, mu, kappa)) if sharp else closed
-
-
-def _reflected(e: FloatArray, delta: Callable[[FloatArray], FloatArray]) -> FloatArray:
-    """1 - e^e + e^e delta(-e), roundings added; 1 where e^e would magnify them."""
-    result = np.ones_like(e)
-    near = e <= LARGEST_REFLECTED
-    level = e[near]
-    result[near] = -np.expm1(level) + np.exp(level) * (delta(-level) + 8 * EPS) + 4 * EPS
-    return np.clip(result, -np.expm1(np.minimum(e, 0.0)), 1.0)
+def _reflected(e: FloatArray, mirrored: FloatArray) -> FloatArray:
+    """1 - e^e + e^e mirrored, where ``mirrored`` bounds the other direction at -e; roundings added."""
+    level = np.minimum(e, LARGEST_REFLECTED)
+    bound = -np.expm1(level) + np.exp(level) * (mirrored + 8 * EPS) + 4 * EPS
+    return np.where(e <= LARGEST_REFLECTED, np.clip(bound, 0.0, 1.0), 1.0)
 
 
 # --- from profiles to discretised privacy losses -------------------------------------------------------
@@ -247,36 +270,61 @@ def convex_minorant(epsilons: ArrayLike, deltas: ArrayLike) -> NDArray[np.intp]:
 
     Notes
     -----
-    All points above the chord of their neighbours go at once, and again until none is left: such a point is above a
-    chord of the set, so no corner is ever lost. Slopes are compared in logarithms, as e^epsilon may be huge.
+    Slopes are compared in logarithms, as e^epsilon may be huge.
     """
     e = as_finite_array("epsilons", epsilons, ndim=1)
     d = as_finite_array("deltas", deltas, ndim=1)
     if e.shape != d.shape or not e.size or (np.diff(e) <= 0).any():
         raise ValueError(f"epsilons must increase strictly, one for each delta, got {e.size} and {d.size}")
-    kept = np.arange(e.size)
-    while True:
-        with np.errstate(divide="ignore"):
-            first = np.log1p(-d[kept[:1]]) - e[kept[:1]]
-            rest = np.log(-np.diff(d[kept])) - e[kept[:-1]] - np.log(np.expm1(np.diff(e[kept])))
-        slopes = np.concatenate([first, rest])
-        bad = np.flatnonzero(slopes[1:] > slopes[:-1])
-        if not bad.size:
-            return kept
-        kept = np.delete(kept, bad)
+    levels: list[float] = e.tolist()
+    values: list[float] = d.tolist()
+
+    def log_slope(left: int, right: int) -> float:
+        """Logarithm of the fall from one point to another, a unit of e^epsilon; -1 is the point (0, 1)."""
+        fall = (values[left] if left >= 0 else 1.0) - values[right]
+        if fall <= 0:
+            return -math.inf
+        width = levels[right]
+        if left >= 0:
+            width = levels[left] + _log_expm1(levels[right] - levels[left])
+        return math.log(fall) - width
+
+    corners, slopes = [-1], [math.inf]  # the slope that ends in each corner
+    for point in range(e.size):
+        slope = log_slope(corners[-1], point)
+        while slope > slopes[-1]:
+            corners.pop()
+            slopes.pop()
+            slope = log_slope(corners[-1], point)
+        corners.append(point)
+        slopes.append(slope)
+    return np.array(corners[1:], dtype=np.intp)
 
 
-def discretise(delta: Callable[[FloatArray], FloatArray], *, interval: float, low: float, high: float) -> Any:
-    """Pessimistic discretised privacy loss of any valid upper bound of a hockey-stick divergence.
+def _log_expm1(x: float) -> float:
+    return math.log(math.expm1(x)) if x < 40 else x
+
+
+def loss_grid(interval: float, low: float, high: float) -> NDArray[np.intp]:
+    """Integers whose multiples of ``interval`` cover ``low`` to ``high``, rounded outwards."""
+    step = check_positive("interval", interval)
+    bottom, top = math.floor(check_real("low", low) / step), math.ceil(check_real("high", high) / step)
+    if not 0 <= top - bottom <= LARGEST_GRID:
+        raise ValueError(f"interval {step!r} is too small for losses from {low:.4g} to {high:.4g}")
+    return np.arange(bottom, top + 1)
+
+
+def discretise(deltas: ArrayLike, *, interval: float, grid: NDArray[np.intp]) -> Any:
+    """Pessimistic discretised privacy loss of any valid upper bounds of a hockey-stick divergence.
 
     Parameters
     ----------
-    delta : callable
-        Upper bound at every real epsilon of an array; it need not be convex, the minorant is taken.
+    deltas : array_like, shape (n,)
+        Upper bounds at the epsilons ``grid * interval``; they need not be convex, the minorant is taken.
     interval : float
         Losses are multiples of it.
-    low, high : float
-        Smallest and largest loss on the grid (rounded outwards). Mass below goes to ``low``, mass above to infinity.
+    grid : ndarray of int, shape (n,)
+        Strictly increasing. What may lie below goes to the first loss, what may lie above is infinite.
 
     Returns
     -------
@@ -286,22 +334,17 @@ def discretise(delta: Callable[[FloatArray], FloatArray], *, interval: float, lo
     """
     from dp_accounting.pld import pld_pmf  # type: ignore[import-untyped]
 
-    step = check_positive("interval", interval)
-    bottom, top = math.floor(check_real("low", low) / step), math.ceil(check_real("high", high) / step)
-    if not 0 <= top - bottom <= LARGEST_GRID:
-        raise ValueError(f"interval {step!r} is too small for losses from {low:.4g} to {high:.4g}")
-    rounded = np.arange(bottom, top + 1)
-    epsilons = np.asarray(rounded * step, dtype=np.float64)
+    epsilons = np.asarray(grid * check_positive("interval", interval), dtype=np.float64)
     # The true divergence falls, and is at least 1 - e^epsilon: neither line makes a valid bound invalid.
-    deltas = np.minimum.accumulate(np.clip(delta(epsilons), 0.0, 1.0))
-    deltas = np.minimum.accumulate(np.maximum(deltas, -np.expm1(np.minimum(epsilons, 0.0))))
-    kept = convex_minorant(epsilons, deltas)
-    return pld_pmf.create_pmf_pessimistic_connect_dots(step, rounded[kept], deltas[kept])
+    bounds = np.maximum(as_finite_array("deltas", deltas, ndim=1), -np.expm1(np.minimum(epsilons, 0.0)))
+    bounds = np.minimum.accumulate(np.clip(bounds, 0.0, 1.0))
+    kept = convex_minorant(epsilons, bounds)
+    return pld_pmf.create_pmf_pessimistic_connect_dots(interval, grid[kept], bounds[kept])
 
 
-def largest_loss(mu: float, kappa: float) -> float:
-    """Loss that is exceeded with probability 1e-18 at most, in either direction of the reduced pair."""
-    return math.log1p(kappa) + 0.5 * mu * mu + REACH * mu
+def largest_gaussian_loss(mu: float) -> float:
+    """Loss mu^2/2 + mu z that a Gaussian or half-normal loss exceeds with probability 1e-18."""
+    return 0.5 * mu * mu + REACH * mu
 
 
 @lru_cache(maxsize=64)
@@ -317,14 +360,23 @@ def reduced_pld(mu: float, kappa: float, *, interval: float, sharp: bool = True)
     """
     from dp_accounting.pld import privacy_loss_distribution as library
 
-    with_record, without = largest_loss(mu, kappa), 0.5 * mu * mu + REACH * mu
-    absent = discretise(
-        lambda e: absent_delta(e, mu, kappa, sharp=sharp), interval=interval, low=-with_record, high=without
+    without, shift = largest_gaussian_loss(mu), math.log1p(kappa)
+    grid = _useful(loss_grid(interval, -shift - without, without), interval, shift, without)
+    absent, present = reduced_deltas(grid * interval, mu, kappa, sharp=sharp)
+    return library.PrivacyLossDistribution(
+        discretise(present[::-1], interval=interval, grid=-grid[::-1]),
+        discretise(absent, interval=interval, grid=grid),
     )
-    present = discretise(
-        lambda e: present_delta(e, mu, kappa, sharp=sharp), interval=interval, low=-without, high=with_record
-    )
-    return library.PrivacyLossDistribution(present, absent)
+
+
+def _useful(grid: NDArray[np.intp], interval: float, shift: float, width: float) -> NDArray[np.intp]:
+    """All points within ``width`` of the losses 0 and -shift, where the profiles bend, and some in between."""
+    losses = grid * interval
+    kept = (np.abs(losses) <= width) | (np.abs(losses + shift) <= width)
+    kept &= grid % max(1, int(width / REACH / (POINTS * interval))) == 0
+    kept[:: max(1, grid.size // POINTS_BETWEEN)] = True
+    kept[[0, -1]] = True
+    return np.asarray(grid[kept])
 
 
 @lru_cache(maxsize=64)
@@ -334,6 +386,7 @@ def half_normal_pld(mu: float, kappa: float, *, interval: float) -> Any:
 
     pair = HalfNormalPair(mu, kappa)
     start = float(pair.loss(0.0))
+    grid = loss_grid(interval, start, start + REACH * pair.mu)
     return library.PrivacyLossDistribution(
-        discretise(pair.delta, interval=interval, low=start, high=start + REACH * pair.mu)
+        discretise(pair.delta(grid * interval), interval=interval, grid=grid)
     )
