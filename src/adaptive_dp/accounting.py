@@ -317,9 +317,11 @@ class RenyiDerivedCurve:
         return min(float(values[place]), float(refined.fun))
 
 
-def step_until_safe(safe: Callable[[float], bool], start: float) -> float:
-    """Raise ``start`` by doubling steps, from its last place on, until ``safe`` holds; infinite if it never does."""
-    value, step = start, 4 * EPS * max(abs(start), 1e-12)
+def step_until_safe(safe: Callable[[float], bool], start: float, *, rtol: float = 4 * EPS) -> float:
+    """Raise ``start`` by doubling steps, the first ``rtol`` long, until ``safe`` holds; infinite if it never does."""
+    if start == math.inf:
+        return start
+    value, step = start, rtol * max(abs(start), 1e-12)
     while not safe(value):
         value, step = value + step, 2 * step
         if not value < 1e300:
@@ -327,8 +329,10 @@ def step_until_safe(safe: Callable[[float], bool], start: float) -> float:
     return value
 
 
-def smallest_feasible(excess: Callable[[float], float], low: float, high: float) -> float:
-    """Smallest x in [low, high] with ``excess(x) <= 0``, to about 1e-13, and on the side where that holds.
+def smallest_feasible(
+    excess: Callable[[float], float], low: float, high: float, *, rtol: float = 4 * EPS
+) -> float:
+    """Smallest x in [low, high] with ``excess(x) <= 0``, on the side where that holds.
 
     Parameters
     ----------
@@ -336,27 +340,33 @@ def smallest_feasible(excess: Callable[[float], float], low: float, high: float)
         Falls (or stays) as x grows; typically log delta(x) less the logarithm of what is allowed. May be infinite.
     low, high : float
         Positive; ``excess(high) <= 0``. If ``excess(low) <= 0`` the answer is ``low``.
+    rtol : float
+        Relative precision, above the root: larger where each evaluation is dear.
 
     Raises
     ------
     ValueError
         ``excess(high) > 0``.
     """
-    if excess(low) <= 0:
+    at_low = excess(low)
+    if at_low <= 0:
         return low
-    if not excess(high) <= 0:
-        raise ValueError(f"high must be feasible, got {high!r} with an excess of {excess(high)!r}")
+    at_high = excess(high)
+    if not at_high <= 0:
+        raise ValueError(f"high must be feasible, got {high!r} with an excess of {at_high!r}")
+    ends = math.log(low), math.log(high)
+    if not ends[0] < ends[1]:
+        return high
 
     def bounded(log_x: float) -> float:
-        return min(max(excess(math.exp(log_x)), -1e3), 1e3)
+        # The ends are known, and their logarithms may round to the other side of the root. Clipped, as the search
+        # interpolates.
+        if log_x <= ends[0]:
+            return min(at_low, 1e3)
+        return max(min(at_high, -1e-300) if log_x >= ends[1] else min(excess(math.exp(log_x)), 1e3), -1e3)
 
-    ends = math.log(low), math.log(high)
-    # The ends themselves may round to the other side of the root.
-    if bounded(ends[0]) <= 0 or bounded(ends[1]) >= 0:
-        root = low if bounded(ends[0]) <= 0 else high
-    else:
-        root = math.exp(brentq(bounded, *ends, xtol=1e-14, rtol=4 * EPS))
-    return min(step_until_safe(lambda x: excess(x) <= 0, root), high)
+    root = math.exp(brentq(bounded, *ends, xtol=max(rtol, 1e-14), rtol=4 * EPS))
+    return min(step_until_safe(lambda x: excess(x) <= 0, root, rtol=rtol), high)
 
 
 # --- the profile, without cancellation ----------------------------------------------------------------

@@ -62,6 +62,8 @@ NEED_KAPPA_BELOW_ONE = ("hockey-stick", "half-normal")
 # kappa is searched between these, sigma up to so many times that of the Gaussian mechanism.
 SMALLEST_KAPPA, LARGEST_KAPPA = 1e-12, 1e12
 LARGEST_FACTOR = 1e12
+# Relative precision above the root; a numerical composition takes a tenth of a second or more.
+PRECISION, NUMERICAL_PRECISION = 1e-15, 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,9 @@ def smallest_sigma(
     low = start
     while low < high and task.excess(min(2 * low, high), ridge) > 0:
         low *= 2
-    return smallest_feasible(lambda sigma: task.excess(sigma, ridge), low, min(2 * low, high))
+    return smallest_feasible(
+        lambda sigma: task.excess(sigma, ridge), low, min(2 * low, high), rtol=task.precision
+    )
 
 
 def smallest_lam(
@@ -238,7 +242,15 @@ def smallest_lam(
             f"sigma must be at least {needed:.6g} under the {analysis!r} analysis, however large the ridge, "
             f"got {noise!r}"
         )
-    return smallest_feasible(lambda lam: task.excess(noise, lam), low, high)
+    if (
+        analysis == "numerical"
+    ):  # narrower, by two analyses that take microseconds: below one, mostly above the other
+        low = max(low, task.like("reduced", None).cheap_lam(noise, low, high))
+        guess = min(max(task.like("reduced-renyi", output).cheap_lam(noise, low, high), low), high)
+        while guess < high and task.excess(noise, guess) > 0:
+            low, guess = guess, min(2 * guess, high)
+        high = guess
+    return smallest_feasible(lambda lam: task.excess(noise, lam), low, high, rtol=task.precision)
 
 
 def calibrate(
@@ -339,6 +351,21 @@ class _Task:
             raise TypeError(f"output must be an OutputNoise or None, got {type(output).__name__}")
         self.output = output
         self.gaussian = gaussian_sigma(self.epsilon, self.delta, self.slope)
+
+    @property
+    def precision(self) -> float:
+        """Relative precision that a search may ask for."""
+        return NUMERICAL_PRECISION if self.analysis == "numerical" else PRECISION
+
+    def like(self, analysis: str, output: OutputNoise | None) -> _Task:
+        """The same under another analysis."""
+        return _Task(self.epsilon, self.delta, self.slope, self.curvature, analysis, output)
+
+    def cheap_lam(self, sigma: float, low: float, high: float) -> float:
+        """The smallest ridge in [low, high], or ``high`` if there is none."""
+        if self.excess(sigma, high) > 0:
+            return high
+        return smallest_feasible(lambda lam: self.excess(sigma, lam), low, high, rtol=NUMERICAL_PRECISION)
 
     def excess(self, sigma: float, lam: float) -> float:
         """Log of the curve's delta over the allowed one; infinite where the theorem says nothing."""

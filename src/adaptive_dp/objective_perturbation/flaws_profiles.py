@@ -369,23 +369,36 @@ def published_search(
     if lam <= curvature:
         raise ValueError(f"epsilon must be below 2 for the published search, got {epsilon!r}")
     limit = factor * gaussian_sigma(epsilon, delta, slope)
-    while lam < 1e12 * curvature:
+
+    def least_sigma(ridge: float) -> float:
         try:
-            sigma = smallest_sigma(
+            return smallest_sigma(
                 epsilon=epsilon,
                 delta=delta,
                 slope=slope,
                 curvature=curvature,
-                lam=lam,
+                lam=ridge,
                 analysis="half-normal",
                 output=output,
             )
         except ValueError:  # no noise is enough: the code goes on
-            sigma = math.inf
+            return math.inf
+
+    # Refuses what would never end.
+    smallest_lam(
+        epsilon=epsilon,
+        delta=delta,
+        slope=slope,
+        curvature=curvature,
+        sigma=limit,
+        analysis="half-normal",
+        output=output,
+    )
+    sigma = math.inf
+    while sigma > limit:
+        sigma = least_sigma(lam)
         lam *= 1.05
-        if sigma <= limit:
-            return Calibration(sigma, lam)
-    raise ValueError(f"factor must be larger at epsilon {epsilon!r} under Theorem 4.4.1, got {factor!r}")
+    return Calibration(sigma, lam)
 
 
 def published_search_table(
