@@ -35,6 +35,7 @@ from adaptive_dp.objective_perturbation.dominating import (
     HalfNormalPair,
     absent_delta,
     absent_sharp,
+    certified_pld,
     convex_minorant,
     discretise,
     half_normal_deltas,
@@ -304,6 +305,26 @@ def test_two_rounds_bound_composed_instances(mu, kappa):
             exact = max(divergence(p, q, epsilon), divergence(q, p, epsilon))
             assert exact <= curve.delta(epsilon) + 1e-14
             assert printed is None or exact <= printed.delta(epsilon) + 1e-14
+
+
+def test_certified_pair_is_between_the_composed_huber_loss_and_the_reduced_pair():
+    mu, kappa, interval = 0.125, 0.1, 0.125 / 50
+    reduced = reduced_pld(mu, kappa, interval=interval).self_compose(2)
+    certified = certified_pld(
+        mu, kappa, interval=interval, points=9, smallest=1e-4, tolerance=0.2
+    ).self_compose(2)
+    laws = [instance(s, 400) for s in instances(mu, kappa)[:4]]
+    for epsilon in (0.0, 0.1, 0.2, 0.3, 0.4):
+        worst = 0.0
+        for law in laws:
+            p, q = (np.outer(mass, mass).ravel() for mass in law)
+            worst = max(worst, divergence(p, q, epsilon), divergence(q, p, epsilon))
+        assert worst <= certified.get_delta_for_epsilon(epsilon) + 1e-13
+        assert certified.get_delta_for_epsilon(epsilon) <= reduced.get_delta_for_epsilon(epsilon) * (1 + 1e-9)
+    assert certified.get_delta_for_epsilon(0.3) < 0.7 * reduced.get_delta_for_epsilon(0.3)
+    # The Huber loss, twice, is the worst case at small delta but for the chords between nine points.
+    p, q = (np.outer(mass, mass).ravel() for mass in laws[0])
+    assert divergence(p, q, 0.4) > 0.8 * certified.get_delta_for_epsilon(0.4)
 
 
 def test_composition_is_above_the_gaussian_mechanism_and_tends_to_it():
