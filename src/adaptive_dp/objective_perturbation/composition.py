@@ -1,7 +1,7 @@
 """Objective perturbation composed: with itself, and with Gaussian output noise.
 
-Dominating pairs compose: the product of pairs dominates the adaptive composition (Zhu et al. 2022, Theorem 10;
-redberg2023, Lemma C.4.7), so the privacy losses are added. This module adds them through dp-accounting's discretised
+Dominating pairs compose: the product of pairs dominates the adaptive composition (redberg2023, Theorem C.4.1 and Lemma
+C.4.7), so the privacy losses are added. This module adds them through dp-accounting's discretised
 privacy-loss distributions; the pairs are in :mod:`~adaptive_dp.objective_perturbation.dominating`. For comparison the
 Rényi divergences are added, and converted. Tables and figures are in
 :mod:`~adaptive_dp.objective_perturbation.composition_figures`.

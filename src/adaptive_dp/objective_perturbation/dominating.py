@@ -1,8 +1,8 @@
 """Dominating pairs of objective perturbation, and their discretised privacy losses.
 
 A pair (P, Q) dominates a mechanism when its hockey-stick divergence bounds the mechanism's at *every* real epsilon,
-negative ones included; then products of pairs dominate adaptive compositions (Zhu et al. 2022, Theorem 10), and
-privacy losses add up by convolution. Two pairs are here, for generalised linear losses and neighbours that add or
+negative ones included; then products of pairs dominate adaptive compositions (redberg2023, Theorem C.4.1, after Zhu,
+Dong and Wang 2022), and privacy losses add up by convolution. Two pairs are here, for generalised linear losses and neighbours that add or
 remove one record. mu and kappa are as in :mod:`adaptive_dp.per_instance.calibration`, G is the Gaussian profile.
 
 *The half-normal pair* of redberg2023, Lemma C.4.6 (erratum 25): one pair for both directions, kappa < 1.
@@ -27,8 +27,8 @@ at 0. So h falls and then grows.
 *Both from both.* delta_A(-e) = 1 - e^-e + e^-e delta_B(e): every bound of one direction bounds the other one too
 (:func:`absent_delta`, :func:`present_delta`). And a hockey-stick divergence is convex in e^epsilon: with the true curve
 below some points it is below every chord between them, that is, below their greatest convex minorant. A convex
-decreasing curve from (0, 1) that stays above 1 - e^epsilon *is* the divergence of a pair (Zhu et al. 2022, Proposition
-15), so the minorant is again a dominating pair: that is what :func:`discretise` hands to dp-accounting.
+decreasing curve from (0, 1) that stays above 1 - e^epsilon *is* the divergence of a pair (Zhu, Dong and Wang 2022), so
+the minorant is again a dominating pair: that is what :func:`discretise` hands to dp-accounting.
 """
 
 from __future__ import annotations
@@ -384,8 +384,8 @@ def certified_pld(
     """Privacy loss distribution of the worst case itself, a few percent above it: certified suprema joined by chords.
 
     At ``points`` values of epsilon in each direction the supremum over all losses and data
-    (:mod:`~adaptive_dp.objective_perturbation.certified`), each to ``tolerance`` relatively, is put beside the bounds of
-    :func:`reduced_pld`, down to delta = ``smallest``. A twentieth of a second a point where delta is large, a second
+    (:mod:`~adaptive_dp.objective_perturbation.certified`), each to ``tolerance`` relatively, is put beside the bounds
+    of :func:`reduced_pld`, down to delta = ``smallest``. A twentieth of a second a point where delta is large, a second
     where it is 1e-10.
     """
     from dp_accounting.pld import privacy_loss_distribution as library
