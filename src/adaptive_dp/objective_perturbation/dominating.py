@@ -2,8 +2,9 @@
 
 A pair (P, Q) dominates a mechanism when its hockey-stick divergence bounds the mechanism's at *every* real epsilon,
 negative ones included; then products of pairs dominate adaptive compositions (redberg2023, Theorem C.4.1, after Zhu,
-Dong and Wang 2022), and privacy losses add up by convolution. Two pairs are here, for generalised linear losses and neighbours that add or
-remove one record. mu and kappa are as in :mod:`adaptive_dp.per_instance.calibration`, G is the Gaussian profile.
+Dong and Wang 2022), and privacy losses add up by convolution. Two pairs are here, for generalised linear losses and
+neighbours that add or remove one record. mu and kappa are as in :mod:`adaptive_dp.per_instance.calibration`, G is the
+Gaussian profile.
 
 *The half-normal pair* of redberg2023, Lemma C.4.6 (erratum 25): one pair for both directions, kappa < 1.
 
