@@ -28,11 +28,12 @@ from adaptive_dp.losses import Loss
 from adaptive_dp.objective_perturbation.clipping import ClippedLoss
 from adaptive_dp.objective_perturbation.line_losses import LineLoss, bind
 from adaptive_dp.per_instance.cells import Cells, Interval, normal_cells
-from adaptive_dp.per_instance.one_dimensional import Data1D, Neighbours1D
+from adaptive_dp.per_instance.one_dimensional import REACH as LINE_REACH
+from adaptive_dp.per_instance.one_dimensional import Data1D, Neighbours1D, check_order, renyi_reach
 from adaptive_dp.validation import FloatArray, as_finite_array, check_count, check_ordinary, check_real
 
 HALVINGS = 64
-CORE, OUTER = 240, 40
+CORE, OUTER, LARGEST_TURNS = 160, 24, 100
 FAR = 1e200
 NEWTON_STEPS, LINE_STEPS = 200, 50
 SOLVED = 1e-9
@@ -159,15 +160,20 @@ class LinePair(Neighbours1D):
         determinant = np.log1p(self.record.curvature(points) / self.base.curvatures(points))
         return np.asarray(shifts * (self.base.scores(points) + shifts / 2) - determinant)
 
+    def first_cells(self, reach: float) -> tuple[Cells, Cells]:
+        """Both directions on the first grid, which covers ``reach`` standard deviations of both laws."""
+        return self._cells_at(self._first_grid(reach))
+
     def _shifts(self, theta: FloatArray) -> FloatArray:
         return np.asarray(-self.record.slope(theta) / self.base.sigma)
 
     def _first_grid(self, reach: float) -> FloatArray:
-        """Points that resolve both laws, and the turning points of the record."""
+        """Points that resolve both laws, and the turning points of the record and of a few others."""
         inner, outer = np.linspace(-10, 10, CORE), np.linspace(10, max(reach, 10.5), OUTER)[1:]
         targets = np.concatenate([-outer[::-1], inner, outer])
         wanted = [self._thetas(targets, with_record=flag) for flag in (False, True)]
-        points = np.unique(np.concatenate([*wanted, self.record.turning_points()]))
+        turns = [term.turning_points() for term in (self.record, *self.base.terms[:LARGEST_TURNS])]
+        points = np.unique(np.concatenate([*wanted, *turns]))
         # Equal scores make empty cells; a point too few is only a coarser grid.
         scores = self.base.scores(points)
         falls = np.diff(scores) < -1e-11 * np.maximum(1.0, np.abs(scores[1:]))
@@ -256,6 +262,21 @@ def exact_renyi(problem: LinePair, order: float) -> tuple[Interval, Interval]:
     if not math.isfinite(problem.mu):
         raise ValueError(f"problem must have a bounded gradient of the record, got mu {problem.mu!r}")
     return problem.renyi(order)
+
+
+def attained_deltas(problem: LinePair, epsilons: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Lower bounds of both divergences at each of ``epsilons`` (k,) from the first grid: quick, for searches."""
+    levels = as_finite_array("epsilons", epsilons, ndim=1)
+    absent, present = (side.hockey_lower(levels).sum(axis=-1) for side in problem.first_cells(LINE_REACH))
+    return np.asarray(absent), np.asarray(present)
+
+
+def attained_renyi(problem: LinePair, order: float) -> tuple[float, float]:
+    """Lower bounds of both Renyi divergences from the first grid."""
+    alpha = check_order(order)
+    reach = renyi_reach(alpha, problem.mu, problem.kappa) if math.isfinite(problem.mu) else LINE_REACH
+    absent, present = (float(side.renyi_lower(alpha)) for side in problem.first_cells(reach))
+    return absent, present
 
 
 # ---------------------------------------------------------------- d = 2
