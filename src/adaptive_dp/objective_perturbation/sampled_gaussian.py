@@ -275,12 +275,18 @@ class NumericalSampledGaussianCurve(SampledGaussianCurve):
 
 
 def sampled_gaussian_curve(
-    *, sampling: float, sigma: float, steps: int, accountant: str = "renyi", extra_mu: float = 0.0
+    *,
+    sampling: float,
+    sigma: float,
+    steps: int,
+    accountant: str = "renyi",
+    extra_mu: float = 0.0,
+    orders: tuple[float, ...] = ORDERS,
 ) -> SampledGaussianCurve:
     """Profile of ``steps`` steps by the accountant ``"renyi"`` or ``"numerical"``."""
     numerical = check_choice("accountant", accountant, ACCOUNTANTS) == "numerical"
     kind = NumericalSampledGaussianCurve if numerical else SampledGaussianCurve
-    return kind(sampling, sigma, steps, extra_mu)
+    return kind(sampling, sigma, steps, extra_mu, orders)
 
 
 def noise_multiplier(
