@@ -242,16 +242,17 @@ def compose_gaussian(*curves: GaussianCurve) -> GaussianCurve:
 # --- from Rényi divergences to pairs, and roots on the safe side --------------------------------------------
 
 
-def log_delta_of_orders(orders: ArrayLike, divergences: ArrayLike, epsilon: float) -> FloatArray:
-    """Return log delta at a real ``epsilon`` from each Rényi divergence alone, elementwise; it may be above 0.
+def log_delta_of_orders(orders: ArrayLike, divergences: ArrayLike, epsilon: ArrayLike) -> FloatArray:
+    """Return log delta at real ``epsilon`` from each Rényi divergence alone, elementwise; it may be above 0.
 
     Canonne, Kamath and Steinke 2020, Proposition 12: (a - 1)(renyi - epsilon) - log a + (a - 1) log(1 - 1/a), rounded
     up. Orders a above 1.
     """
     order, loss = np.asarray(orders, dtype=np.float64), np.asarray(divergences, dtype=np.float64)
     rest = order - 1
-    value = rest * (loss - epsilon) - np.log1p(rest) - rest * np.log1p(1 / rest)
-    return np.asarray(value + 8 * EPS * (rest * (loss + abs(epsilon)) + np.log1p(rest) + 1))
+    level = np.asarray(epsilon, dtype=np.float64)
+    value = rest * (loss - level) - np.log1p(rest) - rest * np.log1p(1 / rest)
+    return np.asarray(value + 8 * EPS * (rest * (loss + np.abs(level)) + np.log1p(rest) + 1))
 
 
 def epsilon_of_orders(orders: ArrayLike, divergences: ArrayLike, delta: float) -> FloatArray:

@@ -281,11 +281,21 @@ def test_half_normal_moments_by_quadrature():
 
 
 def test_renyi_of_the_errata():
-    """Section S1 at mu = .2, kappa = .05: A and B closed forms beside Theorem 4.3.2."""
-    curve = ReducedCurve(0.2, 0.05)
-    assert (curve.renyi_absent(2), curve.renyi_present(2)) == pytest.approx((0.09490, 0.08879), abs=5e-6)
+    """Below the closed forms of section S1 (A3) everywhere, and above the certified supremum's lower end."""
+    for mu, kappa, order, absent, present, worst in (
+        (0.2, 0.05, 2, 0.09490, 0.08879, 0.04000),
+        (0.2, 0.05, 10, 0.27295, 0.24879, 0.20000),
+        (0.2, 0.2, 4, 0.20420, 0.26232, 0.10340),
+        (0.2, 0.5, 4, 0.20420, 0.48547, 0.17145),
+        (1.0, 0.3, 3, 1.83507, 1.76236, 1.49999),
+        (0.1, 0.1, 30, 0.17384, 0.24531, 0.17293),
+    ):
+        curve = ReducedCurve(mu, kappa)
+        assert curve.renyi_absent(order) <= absent + 5e-6
+        assert curve.renyi_present(order) <= present + 5e-6
+        assert curve.renyi(order) >= worst - 1e-5
     assert HalfNormalCurve(0.2, 0.05).renyi(2) == pytest.approx(0.23844, abs=5e-6)
-    assert ReducedCurve(0.2, 0.5).renyi(4) == pytest.approx(0.48547, abs=5e-6)
+    assert ReducedCurve(0.2, 0.05).renyi(2) == pytest.approx(0.0425031, abs=5e-7)
     assert ReducedCurve(0.1, 0.1).renyi_absent(30) == pytest.approx(0.17384, abs=5e-6)
 
 

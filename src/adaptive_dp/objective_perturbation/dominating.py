@@ -14,7 +14,8 @@ A, the record is absent from the data at hand. With t ~ N(0, 1), an unknown numb
 t = 0) and an unknown slope in [-kappa, 0], the loss is at most mu^2/2 + |t| min(mu, kappa |t| - s0 sgn t). Hence
 :func:`half_normal_deltas` (all of the minimum replaced by mu), and the sharper :func:`absent_sharp`.
 
-B, the record is present. (i) delta <= G(epsilon - log(1 + kappa), mu) for epsilon >= log(1 + kappa) (A2). (ii) The loss
+B, the record is present. (0) What follows from the Rényi bounds of
+:mod:`~adaptive_dp.objective_perturbation.general_loss`, which hold for large kappa better than (i). (i) delta <= G(epsilon - log(1 + kappa), mu) for epsilon >= log(1 + kappa) (A2). (ii) The loss
 is at most log(1 + kappa) + mu^2/2 + r N with N ~ N(0, 1) and an unknown r in [0, mu] (proof of A3), so delta is at most
 the largest h(r) = E(1 - e^(a - r N))_+, a = epsilon - log(1 + kappa) - mu^2/2. **It is largest at an end**, so that for
 every real epsilon delta <= max(G(epsilon - log(1 + kappa), mu), 1 - e^a). Proof: h'(r) has the sign of F(r) = H(x) - r
@@ -22,8 +23,8 @@ with x = r + a/r and H the hazard rate of the normal law, H' = H (H - x). For a 
 F < 0 near 0. Where F = 0, F' = a^2/r^2 - 1 - a. If a <= -1 that is positive: F crosses zero once at most, upwards.
 If -1 < a < 0 it is positive for r < r1 = -a / sqrt(1 + a) and negative beyond; but F > 0 for large r, hence no zero
 lies beyond r1 once F(r1) > 0, and before r1 there is only one. F(r1) > 0: with s = sqrt(1 + a), r1 = 1/s - s and
-x = 1/s - 2s; for x >= 0 Birnbaum's H(x) > (x + sqrt(x^2 + 4))/2 gives it, for x in (-1, 0) the tangent of the convex H
-at 0. So h falls and then grows.
+x = 1/s - 2s > -1, where Sampford's inequality (1953) H(x) > (3x + sqrt(x^2 + 8)) / 4 holds; its right side is exactly
+r1, as x^2 + 8 = (1/s + 2s)^2. So h falls and then grows.
 
 *Both from both.* delta_A(-e) = 1 - e^-e + e^-e delta_B(e): every bound of one direction bounds the other one too
 (:func:`absent_delta`, :func:`present_delta`). And a hockey-stick divergence is convex in e^epsilon: with the true curve
@@ -43,7 +44,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtr
 
-from adaptive_dp.accounting import EPS, gaussian_delta
+from adaptive_dp.accounting import EPS, gaussian_delta, log_delta_of_orders
+from adaptive_dp.objective_perturbation.profiles import ReducedCurve
 from adaptive_dp.validation import FloatArray, as_finite_array, check_positive, check_real
 
 LOG_TWO = math.log(2.0)
@@ -54,6 +56,9 @@ CELLS = 24
 # Beyond this epsilon e^epsilon magnifies the rounding of 1 - delta, and reflection gains nothing.
 LARGEST_REFLECTED = 20.0
 LARGEST_GRID = 1_000_000
+# Orders at which Rényi bounds are turned into pairs: any are valid. Rows of the table that is held at once.
+ORDERS = 1 + np.geomspace(1e-2, 1e5, 160)
+BLOCK = 4096
 # Below, certified suprema take seconds and change nothing that is read off a composition.
 SMALLEST_CERTIFIED = 1e-10
 # Between its bends a profile is nearly a chord.
@@ -209,6 +214,19 @@ def present_closed(epsilon: ArrayLike, mu: float, kappa: float) -> FloatArray:
     return np.where(rest >= 0, gaussian, np.maximum(gaussian, other))
 
 
+def present_tilted(epsilon: ArrayLike, mu: float, kappa: float) -> FloatArray:
+    """What follows for direction B from its Rényi bounds, at any real ``epsilon``: less than G for large kappa."""
+    e = as_finite_array("epsilon", epsilon)
+    curve = ReducedCurve(mu, kappa)
+    divergences = np.array([curve.renyi_present(float(order)) for order in ORDERS])
+    flat, found = e.reshape(-1), np.empty(e.size)
+    for start in range(0, flat.size, BLOCK):
+        part = flat[start : start + BLOCK, np.newaxis]
+        logs = log_delta_of_orders(ORDERS, divergences, part).min(axis=1)
+        found[start : start + BLOCK] = np.exp(np.minimum(logs, 0.0)) * (1 + 1e-12)
+    return np.minimum(found, 1.0).reshape(e.shape)
+
+
 def reduced_deltas(
     epsilon: ArrayLike, mu: float, kappa: float, *, sharp: bool = True
 ) -> tuple[FloatArray, FloatArray]:
@@ -221,7 +239,7 @@ def reduced_deltas(
     mu, kappa : float
         Positive.
     sharp : bool
-        Whether :func:`absent_sharp` may be used beside the closed forms.
+        Whether :func:`absent_sharp` and :func:`present_tilted` may be used beside the closed forms.
 
     Returns
     -------
@@ -233,6 +251,7 @@ def reduced_deltas(
     if sharp:
         near = np.abs(e) <= largest_gaussian_loss(mu)
         absent[near] = np.minimum(absent[near], absent_sharp(e[near], mu, kappa))
+        present = np.minimum(present, present_tilted(-e, mu, kappa))
     return np.minimum(absent, _reflected(e, present)), np.minimum(present, _reflected(-e, absent))
 
 

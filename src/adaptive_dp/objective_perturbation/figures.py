@@ -88,7 +88,11 @@ def draw_certified(frame: pd.DataFrame, *, name: str) -> Figure:
                 label="worst case, bracket",
             )
             _curves(
-                place, theme, part, "epsilon", {"upper": "certified", "closed": "closed form", "gaussian": "Gaussian"}
+                place,
+                theme,
+                part,
+                "epsilon",
+                {"upper": "certified", "closed": "closed form", "gaussian": "Gaussian"},
             )
             drawings.log_axis(place, "y")
             place.set_title(f"record {direction}")
@@ -97,7 +101,11 @@ def draw_certified(frame: pd.DataFrame, *, name: str) -> Figure:
         drawings.legend(list(np.ravel(axes)))
 
     text = ". ".join(
-        f"record {direction}: " + _last(frame[frame["direction"] == direction], {"lower": "attained", "upper": "certified", "closed": "closed form"})
+        f"record {direction}: "
+        + _last(
+            frame[frame["direction"] == direction],
+            {"lower": "attained", "upper": "certified", "closed": "closed form"},
+        )
         for direction in directions
     )
     return figure(
@@ -155,7 +163,8 @@ def draw_winners(winners: pd.DataFrame, *, name: str) -> Frames:
     def ratios(kappa: float, column: str) -> pd.DataFrame:
         part = at[kappa]
         found = pd.DataFrame({"noise": 1 / part["mu"], "ratio": part[column] / part["gaussian"]})
-        return found[np.isfinite(found["ratio"])].sort_values("noise")
+        finite: pd.DataFrame = found.loc[np.isfinite(found["ratio"])]
+        return finite.sort_values("noise")
 
     def draw(axes: Axes, theme: Theme, kappa: float) -> None:
         for index, (column, text) in enumerate(series.items()):
@@ -173,13 +182,19 @@ def draw_winners(winners: pd.DataFrame, *, name: str) -> Frames:
     def alt(kappa: float) -> str:
         best = at[kappa]["best"].value_counts().to_dict()
         won = ", ".join(f"{series.get(str(key), str(key))} at {count}" for key, count in best.items())
-        return f"Epsilon of four analyses over that of the Gaussian mechanism, kappa {format_number(kappa)}. Smallest: {won} of {len(at[kappa])} noise levels."
+        what = f"Epsilon of four analyses over that of the Gaussian mechanism, kappa {format_number(kappa)}"
+        return f"{what}. Smallest: {won} of {len(at[kappa])} noise levels."
 
     return frames(draw, kappas, label="kappa", alt=alt, name=name)
 
 
 def draw_renyi(
-    panels: Mapping[str, pd.DataFrame], series: Mapping[str, str], *, name: str, what: str, per_order: bool = False
+    panels: Mapping[str, pd.DataFrame],
+    series: Mapping[str, str],
+    *,
+    name: str,
+    what: str,
+    per_order: bool = False,
 ) -> Figure:
     """Rényi divergences against the order, one panel a case; ``per_order`` divides by the order."""
     y_label = "Rényi divergence over order" if per_order else "Rényi divergence"
@@ -229,9 +244,7 @@ def draw_composition(table: pd.DataFrame, *, name: str) -> Figure:
             place.set_ylabel("delta")
         drawings.legend(list(np.ravel(axes)))
 
-    text = ". ".join(
-        f"{count} times: {_last(table[table['rounds'] == count], series)}" for count in rounds
-    )
+    text = ". ".join(f"{count} times: {_last(table[table['rounds'] == count], series)}" for count in rounds)
     return figure(
         draw,
         name=name,
@@ -274,12 +287,21 @@ def draw_loglog(
         f"{format_number(float(part[y].iloc[-1]), 2)}"
         for key, part in frame.sort_values(x).groupby(by, sort=False)
     )
-    return figure(draw, name=name, alt=f"{what} against {x_label}, log scales, from the smallest to the largest: {text}.")
+    return figure(
+        draw,
+        name=name,
+        alt=f"{what} against {x_label}, log scales, from the smallest to the largest: {text}.",
+    )
 
 
 def draw_dimension(table: pd.DataFrame, *, name: str) -> Figure:
     """Beyond linear models: exact delta, promise and bounds against d, from :func:`non_glm.counterexample_table`."""
-    series = {"exact_low": "exact", "promised": "promised", "theorem": "proved here", "corrected": "corrected C.5.1"}
+    series = {
+        "exact_low": "exact",
+        "promised": "promised",
+        "theorem": "proved here",
+        "corrected": "corrected C.5.1",
+    }
 
     def draw(axes: Axes, theme: Theme) -> None:
         _curves(axes, theme, table, "dimension", series)

@@ -75,12 +75,14 @@ def eigenvalue_price(order: float, kappa: float, *, present: bool) -> float:
     if not present and a * kappa >= 1:
         return math.inf
     if order * kappa < 0.05:
-        k = np.arange(2, SERIES_TERMS)
-        if present:  # sum (-1)^k (order^k - order) kappa^k / k
-            terms = (-kappa) ** k * order * np.expm1((k - 1) * math.log1p(a)) / k
-        else:  # sum (a^k + (-1)^k a) kappa^k / k
-            terms = ((a * kappa) ** k + a * (-kappa) ** k) / k
-        return float(terms.sum())
+        # Plain Python: a dozen terms, and this sits inside searches over orders.
+        total = 0.0
+        for k in range(2, SERIES_TERMS):
+            if present:  # (-1)^k (order^k - order) kappa^k / k
+                total += (-kappa) ** k * order * math.expm1((k - 1) * math.log1p(a)) / k
+            else:  # (a^k + (-1)^k a) kappa^k / k
+                total += ((a * kappa) ** k + a * (-kappa) ** k) / k
+        return total
     if present:
         return order * math.log1p(kappa) - math.log1p(order * kappa)
     return -a * math.log1p(kappa) - math.log1p(-a * kappa)
