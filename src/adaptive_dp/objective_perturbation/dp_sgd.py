@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from adaptive_dp.datasets.dataset import Dataset
-from adaptive_dp.losses import LogisticLoss, Loss
+from adaptive_dp.losses import LogisticLoss, Loss, l2_feature_bound
 from adaptive_dp.objective_perturbation.sampled_gaussian import (
     check_sampling,
     noise_multiplier,
@@ -378,16 +378,12 @@ def dp_sgd(
     TypeError, ValueError
         Bad arguments, before anything is drawn.
     """
-    function, bound = check_problem(data, loss, clip)
+    function, bound = check_problem(data, loss, clip, optimiser=optimiser, precision=precision)
     check_schedule(schedule)
     check_rates(check_positive("rate", rate))
     check_generator(rng)
     sigma = noise_multiplier(
-        epsilon=epsilon,
-        delta=delta,
-        sampling=schedule.sampling,
-        steps=schedule.steps,
-        accountant=accountant,
+        epsilon=epsilon, delta=delta, sampling=schedule.sampling, steps=schedule.steps, accountant=accountant
     )
     guarantee = run_guarantee(
         data, epsilon=epsilon, delta=delta, sigma=sigma, schedule=schedule, accountant=accountant
@@ -434,11 +430,20 @@ def check_schedule(schedule: object) -> Schedule:
     return schedule
 
 
-def check_problem(data: object, loss: object, clip: object) -> tuple[Loss, float]:
+def check_problem(
+    data: object, loss: object, clip: object, *, optimiser: str, precision: str
+) -> tuple[Loss, float]:
     """Return the loss and the clipping threshold for ``data``, or refuse what does not fit."""
     if not isinstance(data, Dataset):
         raise TypeError(f"data must be a Dataset, got {type(data).__name__}")
     function = check_loss(loss)
+    check_choice("optimiser", optimiser, OPTIMISERS)
+    check_choice("precision", precision, PRECISIONS)
+    longest = l2_feature_bound(data.domain, data.columns)
+    if precision == "single" and longest > LONGEST_SINGLE:
+        raise ValueError(
+            f"precision must be 'double' where rows may be longer than {LONGEST_SINGLE:g}, got {longest:g}"
+        )
     natural = function.lipschitz(data.domain, math.inf, dimension=data.columns)
     if clip is not None:
         return function, check_ordinary("clip", clip)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -283,10 +283,16 @@ def sampled_gaussian_curve(
     extra_mu: float = 0.0,
     orders: tuple[float, ...] = ORDERS,
 ) -> SampledGaussianCurve:
-    """Profile of ``steps`` steps by the accountant ``"renyi"`` or ``"numerical"``."""
+    """Profile of ``steps`` steps by the accountant ``"renyi"`` or ``"numerical"``; the last few are remembered."""
     numerical = check_choice("accountant", accountant, ACCOUNTANTS) == "numerical"
     kind = NumericalSampledGaussianCurve if numerical else SampledGaussianCurve
-    return kind(sampling, sigma, steps, extra_mu, orders)
+    return _remembered(kind(sampling, sigma, steps, extra_mu, orders))
+
+
+@lru_cache(maxsize=32)
+def _remembered(curve: SampledGaussianCurve) -> SampledGaussianCurve:
+    """Return the first curve that was equal to ``curve``: its tables are filled already."""
+    return curve
 
 
 def noise_multiplier(
@@ -319,8 +325,12 @@ def noise_multiplier(
     """
     e, d = check_positive("epsilon", epsilon), check_probability("delta", delta)
     q, t = check_sampling(sampling), check_count("steps", steps)
-    check_choice("accountant", accountant, ACCOUNTANTS)
+    return _noise_multiplier(e, d, q, t, check_choice("accountant", accountant, ACCOUNTANTS))
 
+
+@lru_cache(maxsize=256)
+def _noise_multiplier(e: float, d: float, q: float, t: int, accountant: str) -> float:
+    """Calibrate with checked arguments; an experiment asks for the same ones at every repetition."""
     what = f"epsilon {e!r} and delta {d!r}"
 
     def spent(sigma: float, orders: tuple[float, ...] = ORDERS) -> float:

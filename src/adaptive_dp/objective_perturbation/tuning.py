@@ -239,7 +239,7 @@ def honest_dp_sgd(
     TypeError, ValueError
         Bad arguments, before anything is drawn.
     """
-    function, bound = check_problem(data, loss, clip)
+    function, bound = check_problem(data, loss, clip, optimiser=optimiser, precision=precision)
     check_schedule(schedule)
     judged = _scored_records(score, data)
     law = (
@@ -341,7 +341,7 @@ def dishonest_dp_sgd(
         ``run`` (the guarantee (epsilon, delta) that one run would have had, had its rate been fixed in advance),
         ``sigma``, ``rates`` and ``scores``.
     """
-    function, bound = check_problem(data, loss, clip)
+    function, bound = check_problem(data, loss, clip, optimiser=optimiser, precision=precision)
     check_schedule(schedule)
     judged = data if records is None else _scored_records(PublicScore(records), data)
     grid = learning_rates() if rates is None else check_rates(rates)
@@ -395,10 +395,11 @@ def _scored_records(score: object, data: Dataset) -> Dataset:
     """Return the records that ``score`` looks at, or refuse a score that does not fit."""
     if not isinstance(score, PublicScore | NoisyScore):
         raise TypeError(f"score must be a PublicScore or a NoisyScore, got {type(score).__name__}: {score!r}")
-    records = data if score.records is None else score.records
+    own = isinstance(score, NoisyScore) and score.records is None
+    records = data if own else score.records
     if not isinstance(records, Dataset):
         raise TypeError(f"score.records must be a Dataset, got {type(records).__name__}")
-    if records is data and score.records is not None:
+    if records is data and not own:
         raise ValueError("score.records must be other records than the training data; leave them out instead")
     if records.columns != data.columns or records.domain.labels != "sign" or data.domain.labels != "sign":
         raise ValueError(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import pandas as pd
 from scipy.special import gammaincinv
@@ -149,13 +149,29 @@ def honest_noise_multiplier(
     e, d = check_positive("epsilon", epsilon), check_probability("delta", delta)
     q, t, m = check_sampling(sampling), check_count("steps", steps), check_positive("mean", mean)
     check_choice("accountant", accountant, ACCOUNTANTS)
+    noise = None if score_sigma is None else check_ordinary("score_sigma", score_sigma)
+    return _honest_noise_multiplier(e, d, q, t, m, accountant, noise, bool(disjoint))
+
+
+@lru_cache(maxsize=256)
+def _honest_noise_multiplier(
+    e: float,
+    d: float,
+    q: float,
+    t: int,
+    mean: float,
+    accountant: str,
+    score_sigma: float | None,
+    disjoint: bool,
+) -> float:
+    """Calibrate with checked arguments."""
 
     def excess(sigma: float, kind: str = "renyi", orders: tuple[float, ...] = ORDERS) -> float:
         curve = honest_curve(
             sigma=sigma,
             sampling=q,
             steps=t,
-            mean=m,
+            mean=mean,
             accountant=kind,
             score_sigma=score_sigma,
             disjoint=disjoint,
@@ -163,7 +179,7 @@ def honest_noise_multiplier(
         )
         return curve.epsilon(d) - e
 
-    what = f"the best of Poisson({m:g}) runs epsilon {e!r} and delta {d!r}"
+    what = f"the best of Poisson({mean:g}) runs epsilon {e!r} and delta {d!r}"
     near = smallest_sigma(lambda sigma: excess(sigma, orders=COARSE_ORDERS), tolerance=1e-3, what=what)
     first = smallest_sigma(excess, start=near, width=1.002, what=what)
     if accountant == "renyi":
