@@ -63,7 +63,8 @@ class Term:
         """Where the second derivative in theta turns; none for x = 0."""
         if self.feature == 0:
             return np.empty(0)
-        return np.asarray(self.loss.turning_points(self.label) / self.feature)
+        with np.errstate(over="ignore"):
+            return np.asarray(self.loss.turning_points(self.label) / self.feature)
 
     def largest_slope(self) -> float:
         """Supremum over theta of |derivative|; infinite where it grows without end."""
@@ -88,6 +89,8 @@ class Term:
         values = self.curvature(theta)
         low, high = np.minimum(values[:-1], values[1:]), np.maximum(values[:-1], values[1:])
         for point, beside in zip(self.turning_points(), self._at_turns().T, strict=True):
+            if not math.isfinite(point):
+                continue
             # A few units in the last place more, so that no rounding puts the point into another cell.
             slack = 1e-14 * abs(point) + 1e-300
             inside = (theta[:-1] <= point + slack) & (theta[1:] >= point - slack)
@@ -172,8 +175,12 @@ class LinePair(Neighbours1D):
         inner, outer = np.linspace(-10, 10, CORE), np.linspace(10, max(reach, 10.5), OUTER)[1:]
         targets = np.concatenate([-outer[::-1], inner, outer])
         wanted = [self._thetas(targets, with_record=flag) for flag in (False, True)]
-        turns = [term.turning_points() for term in (self.record, *self.base.terms[:LARGEST_TURNS])]
-        points = np.unique(np.concatenate([*wanted, *turns]))
+        inside = np.concatenate(wanted)
+        turns = np.concatenate(
+            [term.turning_points() for term in (self.record, *self.base.terms[:LARGEST_TURNS])]
+        )
+        turns = turns[(turns > inside.min()) & (turns < inside.max())]
+        points = np.unique(np.concatenate([inside, turns]))
         # Equal scores make empty cells; a point too few is only a coarser grid.
         scores = self.base.scores(points)
         falls = np.diff(scores) < -1e-11 * np.maximum(1.0, np.abs(scores[1:]))
