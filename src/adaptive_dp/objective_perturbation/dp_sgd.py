@@ -49,7 +49,7 @@ DECAY, SQUARE_DECAY, FLOOR = 0.9, 0.999, 1e-8
 DRAWS = 1 << 16
 # Rows longer than this are refused in single precision: their products could overflow.
 LONGEST_SINGLE = 1e10
-# Parameters grow by at most rate (and C (n + noise) / batch) a step; beyond this their products could overflow.
+# Parameters grow by a multiple of the rate a step; beyond this their products could overflow.
 LARGEST_RATE = 1e10
 
 
@@ -101,10 +101,8 @@ def poisson_batches(
 
     Returns
     -------
-    picks : ndarray of int, shape (total,)
-        Indices of records, step after step, increasing within a step.
-    edges : ndarray of int, shape (steps + 1,)
-        Step t has ``picks[edges[t]:edges[t + 1]]``.
+    picks, edges : ndarray of int, shapes (total,) and (steps + 1,)
+        Step t has the records ``picks[edges[t]:edges[t + 1]]``, in increasing order.
     """
     coins = rows * steps
     size = int(coins * sampling + 5 * math.sqrt(coins * sampling) + 10)
@@ -409,9 +407,6 @@ def run_guarantee(
     data: Dataset, *, epsilon: float, delta: float, sigma: float, schedule: Schedule, accountant: str
 ) -> Guarantee:
     """Guarantee of one run with noise multiplier ``sigma``, checked against its curve."""
-    curve = sampled_gaussian_curve(
-        sampling=schedule.sampling, sigma=sigma, steps=schedule.steps, accountant=accountant
-    )
     return Guarantee(
         kind="ex-ante",
         epsilon=float(epsilon),
@@ -419,7 +414,9 @@ def run_guarantee(
         neighbours=Neighbours.ADD_REMOVE,
         domain=data.domain,
         source=SOURCE,
-        curve=curve,
+        curve=sampled_gaussian_curve(
+            sampling=schedule.sampling, sigma=sigma, steps=schedule.steps, accountant=accountant
+        ),
     )
 
 
