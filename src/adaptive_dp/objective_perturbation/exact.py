@@ -32,7 +32,7 @@ from adaptive_dp.per_instance.one_dimensional import REACH as LINE_REACH
 from adaptive_dp.per_instance.one_dimensional import Data1D, Neighbours1D, check_order, renyi_reach
 from adaptive_dp.validation import FloatArray, as_finite_array, check_count, check_ordinary, check_real
 
-HALVINGS = 64
+TABLE, HALVINGS = 200, 20
 CORE, OUTER, LARGEST_TURNS = 160, 24, 100
 FAR = 1e200
 NEWTON_STEPS, LINE_STEPS = 200, 50
@@ -192,15 +192,18 @@ class LinePair(Neighbours1D):
         def at(theta: FloatArray) -> FloatArray:
             return self.base.scores(theta) + (self._shifts(theta) if with_record else 0.0)
 
-        # J' grows at least as fast as lam theta.
+        # J' grows at least as fast as lam theta: that bounds theta, and a table of all magnitudes brackets it.
         start = float(at(np.zeros(1))[0])
-        right = np.maximum(start - scores, 0.0) * self.base.sigma / self.base.lam * 1.01 + 1e-290
-        left = np.minimum(start - scores, 0.0) * self.base.sigma / self.base.lam * 1.01 - 1e-290
+        span = 1.01 * float(np.abs(start - scores).max()) * self.base.sigma / self.base.lam + 1e-290
+        half = np.geomspace(max(span * 1e-16, 1e-300), span, TABLE)
+        table = np.concatenate([-half[::-1], [0.0], half])
+        above = np.searchsorted(-at(table), -scores)
+        left, right = (table[np.clip(above + shift, 0, table.size - 1)] for shift in (-1, 0))
         for _ in range(HALVINGS):
             middle = 0.5 * (left + right)
             before = at(middle) > scores
             left, right = np.where(before, middle, left), np.where(before, right, middle)
-        return 0.5 * (left + right)
+        return np.asarray(0.5 * (left + right))
 
     def _cells_at(self, points: FloatArray) -> tuple[Cells, Cells]:
         """The cells of the gradient's part of the loss, with the determinant's bounds added."""
@@ -253,8 +256,11 @@ def line_pair(
         )
     if (counts < 0).any():
         raise ValueError(f"weights must be nonnegative, got {counts.min()!r}")
-    terms = tuple(Term(bind(loss, abs(a)), a, b) for a, b in zip(x.tolist(), y.tolist(), strict=True))
-    data = LineData(x, counts, check_ordinary("lam", lam), check_ordinary("sigma", sigma), terms)
+    rows, place = np.unique(np.stack([x, y], axis=1), axis=0, return_inverse=True)
+    terms = tuple(Term(bind(loss, abs(a)), a, b) for a, b in rows.tolist())
+    total = np.zeros(len(terms))
+    np.add.at(total, place.ravel(), counts)
+    data = LineData(rows[:, 0], total, check_ordinary("lam", lam), check_ordinary("sigma", sigma), terms)
     feature, label = (check_real("record", part) for part in record)
     return LinePair(data, feature, Term(bind(loss, abs(feature)), feature, label))
 
