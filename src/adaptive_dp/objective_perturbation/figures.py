@@ -50,14 +50,15 @@ def draw_bounds(panels: Mapping[str, pd.DataFrame], *, name: str) -> Figure:
             place.set_ylabel("delta")
         drawings.legend(list(np.ravel(axes)))
 
-    text = ". ".join(
-        f"{title}, at epsilon {format_number(float(frame['epsilon'].median()), 2)}: "
-        + ", ".join(
-            f"{analysis} {format_number(float(np.interp(frame['epsilon'].median(), part['epsilon'], part['delta'])), 2)}"
+    def at_the_median(frame: pd.DataFrame) -> str:
+        middle = float(frame["epsilon"].median())
+        values = (
+            f"{analysis} {format_number(float(np.interp(middle, part['epsilon'], part['delta'])), 2)}"
             for analysis, part in frame.groupby("analysis", sort=False)
         )
-        for title, frame in panels.items()
-    )
+        return f"at epsilon {format_number(middle, 2)}: " + ", ".join(values)
+
+    text = ". ".join(f"{title}, {at_the_median(frame)}" for title, frame in panels.items())
     return figure(
         draw,
         name=name,
@@ -116,6 +117,26 @@ def draw_certified(frame: pd.DataFrame, *, name: str) -> Figure:
         sharey=True,
         alt=f"Worst-case delta against epsilon, log scale, between an attained and a certified value. {text}.",
     )
+
+
+def draw_shift(frame: pd.DataFrame, *, name: str) -> Figure:
+    """The shift that attains the worst case: columns ``direction``, ``t``, ``s``."""
+
+    def draw(axes: Axes, theme: Theme) -> None:
+        for index, (direction, part) in enumerate(frame.groupby("direction", sort=False)):
+            axes.plot(part["t"], part["s"], label=f"record {direction}", **theme.curve(index))
+        axes.set_xlabel("noise along the record over sigma, t")
+        axes.set_ylabel("shift s(t)")
+        drawings.legend(axes)
+
+    text = "; ".join(
+        f"record {direction}: from {format_number(float(part['s'].iloc[0]), 2)} to "
+        f"{format_number(float(part['s'].iloc[-1]), 2)}, falling between t = "
+        f"{format_number(float(part.loc[part['s'].diff() < 0, 't'].min()), 2)} and "
+        f"{format_number(float(part.loc[part['s'].diff() < 0, 't'].max()), 2)}"
+        for direction, part in frame.groupby("direction", sort=False)
+    )
+    return figure(draw, name=name, alt=f"The worst shift against the noise along the record. {text}.")
 
 
 def draw_density(

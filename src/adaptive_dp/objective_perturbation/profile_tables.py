@@ -25,10 +25,10 @@ LOWER = "Gaussian (lower bound)"
 # Name in a figure -> name of the analysis.
 FIGURE_ANALYSES = {
     "Kifer et al.": "kifer",
-    "Rényi (Theorem 4.3.2)": "half-normal",
-    "hockey-stick (Theorem 4.3.1)": "hockey-stick",
-    "reduced": "reduced",
-    "reduced, sharper": "sharper",
+    "Rényi, thesis": "half-normal",
+    "hockey stick, thesis": "hockey-stick",
+    "this book, closed": "reduced",
+    "this book, sharper": "sharper",
 }
 # sigma, beta and lam of the two panels of Figure 4.1; L is 1.
 FIGURE_PANELS = ((5.0, 1.0, 20.0), (10.0, 1.0, 5.0))
