@@ -16,8 +16,8 @@ t = 0) and an unknown slope in [-kappa, 0], the loss is at most mu^2/2 + |t| min
 
 B, the record is present. (0) What follows from the Rényi bounds of
 :mod:`~adaptive_dp.objective_perturbation.general_loss`: less than (i) for large kappa. (i) delta is at most
-G(epsilon - log(1 + kappa), mu) for epsilon >= log(1 + kappa) (A2). (ii) The loss is at most log(1 + kappa) + mu^2/2 + r N with N ~ N(0, 1) and an unknown r in [0, mu] (proof of A3), so delta is at most
-the largest h(r) = E(1 - e^(a - r N))_+, a = epsilon - log(1 + kappa) - mu^2/2. **It is largest at an end**, so that for
+G(epsilon - log(1 + kappa), mu) for epsilon >= log(1 + kappa) (A2). (ii) The loss is at most
+log(1 + kappa) + mu^2/2 + r N with N ~ N(0, 1) and an unknown r in [0, mu] (proof of A3), so delta is at most the largest h(r) = E(1 - e^(a - r N))_+, a = epsilon - log(1 + kappa) - mu^2/2. **It is largest at an end**, so that for
 every real epsilon delta <= max(G(epsilon - log(1 + kappa), mu), 1 - e^a). Proof: h'(r) has the sign of F(r) = H(x) - r
 with x = r + a/r and H the hazard rate of the normal law, H' = H (H - x). For a >= 0 F > 0, as H(x) > x. Let a < 0.
 F < 0 near 0. Where F = 0, F' = a^2/r^2 - 1 - a. If a <= -1 that is positive: F crosses zero once at most, upwards.
