@@ -17,12 +17,14 @@ from scipy import integrate, stats
 from adaptive_dp.accounting import gaussian_delta
 from adaptive_dp.datasets import Dataset
 from adaptive_dp.losses import HuberLoss, LogisticLoss, SquaredLoss
+from adaptive_dp.objective_perturbation import certified
 from adaptive_dp.objective_perturbation.certified import (
     SETTINGS,
     attaining_shift,
     certified_delta,
     certified_renyi,
     certified_table,
+    make_grid,
 )
 from adaptive_dp.objective_perturbation.clipping import ClippedLoss
 from adaptive_dp.objective_perturbation.exact import (
@@ -40,7 +42,7 @@ from adaptive_dp.objective_perturbation.profiles import (
     KiferCurve,
     ReducedCurve,
 )
-from adaptive_dp.objective_perturbation.reduction import DIRECTIONS
+from adaptive_dp.objective_perturbation.reduction import DIRECTIONS, hockey_stick, renyi_integrand
 from adaptive_dp.objective_perturbation.worst_cases import (
     HuberPair,
     huber_attains,
@@ -213,6 +215,20 @@ def test_kinks_need_not_be_grid_points():
     pair = line_pair(HuberLoss(0.37), (0.93, 0.21), features=x, labels=[0.1, 0.9, -1.0], lam=0.02, sigma=0.5)
     for found in exact_delta(pair, 0.2):
         assert found.upper - found.lower <= 2e-4 * found.upper
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_curvature_bounds_hold_inside_cells(name):
+    """Coarse cells with humps and jumps inside, none of whose ends shows them."""
+    for feature, label in ((0.7, 1.0), (-1.3, -1.0)):
+        term = line_pair(LOSSES[name], (feature, label), lam=1.0, sigma=1.0).record
+        theta = np.array([-9.0, -6.1, -2.9, 2.3, 4.7, 9.0])
+        low, high = term.curvature_bounds(theta)
+        for left, right, least, most in zip(theta[:-1], theta[1:], low, high, strict=True):
+            inside = term.curvature(np.linspace(left, right, 4001)[1:-1])
+            assert least - 1e-12 <= inside.min()
+            assert inside.max() <= most + 1e-12
+            assert most <= term.largest_curvature() + 1e-12
 
 
 # ---------------------------------------------------------------- no bound is below the exact value
@@ -438,6 +454,30 @@ def test_the_huber_loss_attains_the_bound_exactly_from_the_threshold_on():
     assert errata.exact == pytest.approx(1.134187e-10, rel=1e-6)
     with pytest.raises(ValueError, match="epsilon must be at least"):
         huber_attains(1.0, 0.5, 0.2)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("kind", ["hockey-stick", "renyi"])
+def test_rewards_of_one_cell_are_above_what_a_path_gains_there(kind, direction):
+    """Standing still is exact; full speed, from the top and from the bottom of a bin, is below its bound."""
+    make, number = (renyi_integrand, 3.0) if kind == "renyi" else (hockey_stick, 0.4)
+    integrand = make(0.4, 0.6, number, direction)
+    grid = make_grid(integrand, 20_000)
+    assert grid.exact
+    assert grid.steps == 1
+    rewards = certified.cell_rewards(integrand, grid, slice(0, grid.edges.size - 1))
+    low, high = grid.edges[:-1, np.newaxis], grid.edges[1:, np.newaxis]
+    fall = integrand.side.speed * (grid.edges[1] - grid.edges[0])
+    for share in (0.0, 0.5, 1.0):
+        s = grid.levels[:-2] - share * grid.width
+        start, end = integrand.potential(low, s)[0], integrand.potential(high, s - fall)[0]
+        gained = integrand.moving(low, high, s) - (end - start)
+        assert (gained <= rewards.full[:, :-2] + 1e-15).all()
+        still = integrand.standing(low, high, s) - (integrand.potential(high, s)[0] - start)
+        assert (still <= rewards.stay[:, :-2] + 1e-15).all()
+        if share == 0:
+            excess = (rewards.full[:, :-2] - gained).sum(axis=0).max()
+            assert excess < 0.2 * integrand.standing(low, high, s).sum(axis=0).max()
 
 
 # ---------------------------------------------------------------- privacy losses

@@ -112,7 +112,7 @@ def _shifted(values: FloatArray, by: int) -> FloatArray:
     return answer
 
 
-class _Rewards(NamedTuple):
+class Rewards(NamedTuple):
     """What a cell is worth from each bin, shape (cells, bins)."""
 
     level: FloatArray
@@ -125,12 +125,13 @@ class _Rewards(NamedTuple):
     """Cumulative sums over the bins of what a visit to a bin may add, shape (cells, bins + 1)."""
 
 
-def _rewards(integrand: Integrand, grid: Grid, cells: slice) -> _Rewards:
+def cell_rewards(integrand: Integrand, grid: Grid, cells: slice) -> Rewards:
+    """Rewards of a range of cells, charged with their rounding errors."""
     edges, s = grid.edges[cells.start : cells.stop + 1, np.newaxis], grid.levels
     low, high, step = edges[:-1], edges[1:], float(grid.edges[1] - grid.edges[0])
     if float(np.abs(edges).max()) <= integrand.quiet:
         nothing = np.zeros((low.size, s.size + 1))
-        return _Rewards(nothing[:, 1:], nothing[:, 1:], nothing[:, 1:], nothing)
+        return Rewards(nothing[:, 1:], nothing[:, 1:], nothing[:, 1:], nothing)
     potential, error = integrand.potential(edges, s)
     error = error[1:] + error[:-1]
     level = integrand.standing(low, high, s) - (potential[1:] - potential[:-1])
@@ -140,7 +141,7 @@ def _rewards(integrand: Integrand, grid: Grid, cells: slice) -> _Rewards:
     # Full speed from s_i follows the line s_i - k (t - t_j), at most one bin below it.
     line = level - 0.5 * integrand.side.speed * step * step * least
     losses = np.cumsum(np.maximum(-omega, 0.0) * area, axis=1)
-    return _Rewards(
+    return Rewards(
         level + error,
         level + error + np.maximum(-omega, 0.0) * area,
         line + error + np.maximum(-least, 0.0) * area,
@@ -148,7 +149,7 @@ def _rewards(integrand: Integrand, grid: Grid, cells: slice) -> _Rewards:
     )
 
 
-def _step_back(after: FloatArray, rewards: _Rewards, j: int, grid: Grid) -> FloatArray:
+def _step_back(after: FloatArray, rewards: Rewards, j: int, grid: Grid) -> FloatArray:
     """Upper bounds one cell earlier: stay in the bin, fall at full speed, or anything in between."""
     best = rewards.stay[j] + after
     if grid.exact:
@@ -172,7 +173,7 @@ def _solve(integrand: Integrand, grid: Grid) -> tuple[float, FloatArray]:
     rows = max(1, BLOCK // count)
     for stop in range(cells, 0, -rows):
         block = slice(max(0, stop - rows), stop)
-        rewards = _rewards(integrand, grid, block)
+        rewards = cell_rewards(integrand, grid, block)
         for j in range(block.stop - block.start - 1, -1, -1):
             upper[-1] = -math.inf  # below -mu there is nothing
             upper = _step_back(upper, rewards, j, grid)
