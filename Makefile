@@ -24,11 +24,12 @@ html: setup ## build the HTML from the stored outputs, executing nothing
 	@$(PY) -m tools.pages
 	@$(PY) -m tools.build_html
 
-paper: setup ## run the experiments at the sizes of the papers (half an hour a chapter; resumable)
+paper: setup ## run the experiments at the sizes of the papers (up to an hour a chapter; resumable)
 	@$(PY) tools/paper.py
 	@$(PY) tools/paper_per_instance.py
 	@$(PY) tools/paper_ptr_regression.py
 	@$(PY) tools/paper_ptr_pate.py
+	@$(PY) tools/paper_objective_perturbation.py
 
 serve: html ## build the HTML and serve it at http://localhost:8000
 	@$(PY) -m http.server 8000 --bind 127.0.0.1 --directory _build/html

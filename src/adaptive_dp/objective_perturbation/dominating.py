@@ -15,16 +15,17 @@ t = 0) and an unknown slope in [-kappa, 0], the loss is at most mu^2/2 + |t| min
 :func:`half_normal_deltas` (all of the minimum replaced by mu), and the sharper :func:`absent_sharp`.
 
 B, the record is present. (0) What follows from the Rényi bounds of
-:mod:`~adaptive_dp.objective_perturbation.general_loss`: less than (i) for large kappa. (i) delta is at most
-G(epsilon - log(1 + kappa), mu) for epsilon >= log(1 + kappa) (A2). (ii) The loss is at most
-log(1 + kappa) + mu^2/2 + r N with N ~ N(0, 1) and an unknown r in [0, mu] (proof of A3), so delta is at most the largest h(r) = E(1 - e^(a - r N))_+, a = epsilon - log(1 + kappa) - mu^2/2. **It is largest at an end**, so that for
-every real epsilon delta <= max(G(epsilon - log(1 + kappa), mu), 1 - e^a). Proof: h'(r) has the sign of F(r) = H(x) - r
-with x = r + a/r and H the hazard rate of the normal law, H' = H (H - x). For a >= 0 F > 0, as H(x) > x. Let a < 0.
-F < 0 near 0. Where F = 0, F' = a^2/r^2 - 1 - a. If a <= -1 that is positive: F crosses zero once at most, upwards.
-If -1 < a < 0 it is positive for r < r1 = -a / sqrt(1 + a) and negative beyond; but F > 0 for large r, hence no zero
-lies beyond r1 once F(r1) > 0, and before r1 there is only one. F(r1) > 0: with s = sqrt(1 + a), r1 = 1/s - s and
-x = 1/s - 2s > -1, where Sampford's inequality (1953) H(x) > (3x + sqrt(x^2 + 8)) / 4 holds; its right side is exactly
-r1, as x^2 + 8 = (1/s + 2s)^2. So h falls and then grows.
+:mod:`~adaptive_dp.objective_perturbation.general_loss`: less than (i) for large kappa. (i) delta is at most G(epsilon
+- log(1 + kappa), mu) for epsilon >= log(1 + kappa) (A2). (ii) The loss is at most log(1 + kappa) + mu^2/2 + r N with
+N ~ N(0, 1) and an unknown r in [0, mu] (proof of A3), so delta is at most the largest h(r) = E(1 - e^(a - r N))_+, a
+= epsilon - log(1 + kappa) - mu^2/2. **It is largest at an end**, so that for every real epsilon delta <=
+max(G(epsilon - log(1 + kappa), mu), 1 - e^a). Proof: h'(r) has the sign of F(r) = H(x) - r with x = r + a/r and H the
+hazard rate of the normal law, H' = H (H - x). For a >= 0 F > 0, as H(x) > x. Let a < 0. F < 0 near 0. Where F = 0, F'
+= a^2/r^2 - 1 - a. If a <= -1 that is positive: F crosses zero once at most, upwards. If -1 < a < 0 it is positive for
+r < r1 = -a / sqrt(1 + a) and negative beyond; but F > 0 for large r, hence no zero lies beyond r1 once F(r1) > 0, and
+before r1 there is only one. F(r1) > 0: with s = sqrt(1 + a), r1 = 1/s - s and x = 1/s - 2s > -1, where Sampford's
+inequality (1953) H(x) > (3x + sqrt(x^2 + 8)) / 4 holds; its right side is exactly r1, as x^2 + 8 = (1/s + 2s)^2. So h
+falls and then grows.
 
 *Both from both.* delta_A(-e) = 1 - e^-e + e^-e delta_B(e): every bound of one direction bounds the other one too
 (:func:`absent_delta`, :func:`present_delta`). And a hockey-stick divergence is convex in e^epsilon: with the true curve

@@ -14,7 +14,7 @@ from adaptive_dp.accounting import GaussianCurve
 from adaptive_dp.datasets.benchmarks import BENCHMARKS
 from adaptive_dp.experiments import load_results, profile_settings
 from adaptive_dp.objective_perturbation.calibration import calibrate_approximate
-from adaptive_dp.objective_perturbation.certified import attaining_shift, certified_renyi
+from adaptive_dp.objective_perturbation.certified import attaining_shift, certified_delta, certified_renyi
 from adaptive_dp.objective_perturbation.composition import ComposedCurve, Perturbation
 from adaptive_dp.objective_perturbation.dp_sgd import Schedule
 from adaptive_dp.objective_perturbation.experiment import (
@@ -41,7 +41,7 @@ RACE_NAMES = {
     ALGORITHM_7[2]: "Alg. 7, numerical",
     LESS_NOISE: "Alg. 7, less noise",
 }
-DRAWN = (DISHONEST, HONEST, HONEST_TRAIN, *ALGORITHM_7[:2])
+DRAWN = (DISHONEST, HONEST, HONEST_TRAIN, *ALGORITHM_7[:2], LESS_NOISE)
 NINE = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 TAU, SIGMA_OUT = 0.01, 0.15
 DIRECTIONS: tuple[Direction, ...] = ("absent", "present")
@@ -84,6 +84,7 @@ def chapter_settings(profile: str) -> dict[str, Any]:
             "certified": CERTIFIED[:2],
             "renyi": RENYI_CASES[:2],
             "winners": 5,
+            "checked": 1,
             "rounds": (1, 4),
             "nine": NINE[2::3],
             "sizes": (100, 200, 400),
@@ -97,6 +98,7 @@ def chapter_settings(profile: str) -> dict[str, Any]:
             "certified": CERTIFIED,
             "renyi": RENYI_CASES,
             "winners": 13,
+            "checked": 3,
             "rounds": (1, 4, 16),
             "nine": NINE,
             "sizes": (100, 200, 400, 800),
@@ -110,6 +112,7 @@ def chapter_settings(profile: str) -> dict[str, Any]:
             "certified": CERTIFIED,
             "renyi": RENYI_CASES,
             "winners": 25,
+            "checked": 3,
             "rounds": (1, 4, 16),
             "nine": NINE,
             "sizes": (100, 200, 400, 800, 1_600),
@@ -132,7 +135,7 @@ def recorded(path: Path) -> pd.DataFrame:
 def density_frame(mu: float, kappa: float, direction: str, *, points: int = 240) -> pd.DataFrame:
     """Densities of the privacy loss in one direction over a common range: ``series``, ``loss``, ``density``.
 
-    The atom of bound B, half of its mass, is left out.
+    The atom of bound B is left out.
     """
     grid = np.linspace(-1.2, 3.0, points)
     frame = privacy_loss_density(mu, kappa, grid)
@@ -244,3 +247,13 @@ def recorded_race(folder: Path) -> pd.DataFrame:
     """The recorded panels of Figure 4.2, one below the other."""
     names = [f"objective-perturbation-{name.lower()}.csv" for name in BENCHMARKS]
     return pd.concat([recorded(folder / name) for name in names], ignore_index=True)
+
+
+def certified_at(scales: pd.DataFrame, *, epsilon: float) -> pd.DataFrame:
+    """Worst-case delta at given noise scales: ``kappa``, ``sigma``, ``lower``, ``upper``."""
+    rows = []
+    for kappa, sigma in zip(scales["kappa"], scales["sharper"], strict=True):
+        ends = [certified_delta(1 / sigma, kappa, epsilon=epsilon, direction=side) for side in DIRECTIONS]
+        lower, upper = max(end.lower for end in ends), max(end.upper for end in ends)
+        rows.append({"kappa": kappa, "sigma": sigma, "lower": lower, "upper": upper})
+    return pd.DataFrame(rows)

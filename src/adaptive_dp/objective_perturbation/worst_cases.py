@@ -174,14 +174,16 @@ def loss_laws(mu: float, kappa: float) -> list[LossLaw]:
     def half_normal(offset: float) -> Distribution:
         return lambda levels: _symmetric(np.maximum(levels - start - offset, 0.0) / mu)
 
-    def one_sided(levels: FloatArray) -> FloatArray:
-        return 0.5 * _symmetric(np.maximum(levels - start - math.log1p(kappa), 0.0) / mu)
+    def positive_part(levels: FloatArray) -> FloatArray:
+        # log(1 + kappa) plus the positive part of the Gaussian loss, as in the proof; its atom stands apart.
+        above = np.maximum(levels - math.log1p(kappa), 0.0)
+        return np.asarray(ndtr((above - start) / mu) - ndtr(-0.5 * mu))
 
     laws = [LossLaw("linear loss (Gaussian)", direction, normal) for direction in ("absent", "present")] + [
         LossLaw("Huber loss", "absent", pair.distribution(present=False)),
         LossLaw("Huber loss", "present", pair.distribution(present=True)),
         LossLaw("bound A: reduced", "absent", half_normal(0.0)),
-        LossLaw("bound B: reduced", "present", one_sided, start + math.log1p(kappa), 0.5),
+        LossLaw("bound B: reduced", "present", positive_part, math.log1p(kappa), float(ndtr(-0.5 * mu))),
     ]
     if kappa < 1:
         thesis = half_normal(-math.log1p(-kappa))
