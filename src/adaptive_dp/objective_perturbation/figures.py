@@ -340,17 +340,41 @@ def draw_dimension(table: pd.DataFrame, *, name: str) -> Figure:
     )
 
 
-def draw_race(
-    panels: Mapping[str, pd.DataFrame],
-    *,
-    name: str,
-    what: str,
-    labels: Mapping[str, str],
-    references: Mapping[str, float] | None = None,
-) -> Figure:
+def draw_evaluations(table: pd.DataFrame) -> Figure:
+    """Gradients to a small gradient against n, from :func:`optimisation_cost.evaluations_table`."""
+    return draw_loglog(
+        table,
+        name="op-gradients",
+        x="n",
+        by="method",
+        y="evaluations",
+        dashed="bound",
+        x_label="records",
+        y_label="gradients of one record",
+        what="Evaluations to a small gradient",
+    )
+
+
+def draw_rates(table: pd.DataFrame) -> Figure:
+    """Excess risk against the dimension, from :func:`risk_experiment.rate_table`."""
+    return draw_loglog(
+        table,
+        name="op-rates",
+        x="dimension",
+        by="choice",
+        y="measured",
+        dashed="bound",
+        x_label="dimension",
+        y_label="excess risk",
+        what="Excess risk",
+        labels={"right": "ridge of the right order", "printed": "printed choice"},
+    )
+
+
+def draw_race(panels: Mapping[str, pd.DataFrame], *, name: str, labels: Mapping[str, str]) -> Figure:
     """Figure 4.2: test accuracy against epsilon by method, one panel a data set, 95 % intervals.
 
-    ``references`` gives the accuracy without privacy for each panel, drawn as a horizontal line.
+    A horizontal line is the accuracy without privacy, the column ``not_private``.
     """
     across = min(2, len(panels))
     rows = math.ceil(len(panels) / across)
@@ -360,8 +384,7 @@ def draw_race(
         for place, (title, frame) in zip(flat, panels.items(), strict=False):
             drawings.tradeoff(place, theme, frame, x="epsilon", by="method", labels=labels)
             drawings.log_axis(place, "x")
-            if references is not None:
-                drawings.baseline(place, theme, references[title], "not private")
+            drawings.baseline(place, theme, float(frame["not_private"].iloc[0]), "not private")
             place.set_title(title)
             place.set_xlabel("epsilon")
             place.set_ylabel("test accuracy")
@@ -381,7 +404,7 @@ def draw_race(
     return figure(
         draw,
         name=name,
-        size=(6.4, 3.3 * rows),
+        size=(6.4 if across > 1 else 5.6, 3.3 * rows),
         panels=(rows, across),
-        alt=f"{what}: test accuracy against epsilon, log scale, smallest to largest. {text}.",
+        alt=f"Test accuracy against epsilon by method, log scale, smallest epsilon to largest. {text}.",
     )

@@ -16,6 +16,7 @@ from adaptive_dp.experiments import load_results, profile_settings
 from adaptive_dp.objective_perturbation.calibration import calibrate_approximate
 from adaptive_dp.objective_perturbation.certified import attaining_shift, certified_delta, certified_renyi
 from adaptive_dp.objective_perturbation.composition import ComposedCurve, Perturbation
+from adaptive_dp.objective_perturbation.composition_figures import FIGURE_C3, renyi_crossing
 from adaptive_dp.objective_perturbation.dp_sgd import Schedule
 from adaptive_dp.objective_perturbation.experiment import (
     ALGORITHM_7,
@@ -26,7 +27,9 @@ from adaptive_dp.objective_perturbation.experiment import (
     HONEST_TRAIN,
     LESS_NOISE,
     race_settings,
+    verdicts,
 )
+from adaptive_dp.objective_perturbation.profile_tables import LOWER
 from adaptive_dp.objective_perturbation.profiles import HalfNormalCurve, ReducedCurve
 from adaptive_dp.objective_perturbation.reduction import Direction
 from adaptive_dp.objective_perturbation.tuning_accounting import noise_table
@@ -237,10 +240,19 @@ def live_race(settings: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings["race"].items() if key != "data"}
 
 
-def race_lines(summary: pd.DataFrame) -> pd.DataFrame:
-    """The methods that are drawn, in the order of the legend."""
-    parts = [summary[summary["method"] == method].sort_values("epsilon") for method in DRAWN]
-    return pd.concat([part for part in parts if len(part)], ignore_index=True)
+def race_panels(summary: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """One frame a data set with the methods that are drawn, in the order of the legend."""
+    panels = {}
+    for name, part in summary.groupby("data", sort=False):
+        lines = [part[part["method"] == method].sort_values("epsilon") for method in DRAWN]
+        panels[str(name)] = pd.concat([line for line in lines if len(line)], ignore_index=True)
+    return panels
+
+
+def judgement(summary: pd.DataFrame) -> pd.DataFrame:
+    """What :func:`experiment.verdicts` finds against honest DP-SGD with private scores; short names."""
+    found = verdicts(summary, against=HONEST_TRAIN)
+    return found.assign(method=found["method"].map(RACE_NAMES))
 
 
 def recorded_race(folder: Path) -> pd.DataFrame:
@@ -257,3 +269,24 @@ def certified_at(scales: pd.DataFrame, *, epsilon: float) -> pd.DataFrame:
         lower, upper = max(end.lower for end in ends), max(end.upper for end in ends)
         rows.append({"kappa": kappa, "sigma": sigma, "lower": lower, "upper": upper})
     return pd.DataFrame(rows)
+
+
+def at_epsilon(panels: dict[str, pd.DataFrame], epsilon: float) -> list[dict[str, float]]:
+    """Delta at the grid's point nearest to ``epsilon`` in each panel of Figure 4.1: ``thesis``, ``ours``, ``floor``."""
+    found = []
+    for frame in panels.values():
+        nearest = float(frame["epsilon"].iloc[(frame["epsilon"] - epsilon).abs().argmin()])
+        at = frame[frame["epsilon"] == nearest].set_index("analysis")["delta"]
+        names = {"thesis": "hockey stick, thesis", "ours": "this book, sharper", "floor": LOWER}
+        found.append({key: float(at[name]) for key, name in names.items()})
+    return found
+
+
+def crossing_panels(*, kappa: float) -> dict[str, pd.DataFrame]:
+    """The two panels of Figure C.3."""
+    return {
+        f"sigma {sigma:g}, sampling {sampling:g}": renyi_crossing(
+            sigma=sigma, sampling=sampling, multiplier=multiplier, kappa=kappa
+        )
+        for sigma, sampling, multiplier in FIGURE_C3
+    }
