@@ -14,6 +14,8 @@ import yaml
 from adaptive_dp import accuracy_first as af
 from adaptive_dp.accuracy_first import experiment
 from adaptive_dp.experiments import load_results
+from adaptive_dp.objective_perturbation import experiment as race
+from adaptive_dp.objective_perturbation import tables
 from adaptive_dp.plots import format_number
 from adaptive_dp.ptr import variants
 from tools.paths import BOOK, ROOT
@@ -266,3 +268,28 @@ def test_chapter_three_links_every_function_of_its_table():
         for row in variants.variants_table().itertuples()
     }
     assert linked == owed
+
+
+def test_recorded_race_is_that_of_the_ledger(ledger):
+    """Figure 4.2 and Tables 4.1 and 4.2: every accuracy and every count of the ledger is in the record."""
+    frame = tables.recorded_race(ROOT / "data" / "results")
+    at = frame.set_index(["data", "method", "epsilon"])["mean"]
+
+    def accuracy(data, method, epsilon):
+        return f"{100 * at.loc[(data, method, epsilon)]:.1f}"
+
+    for claim, data in (("OP-18", "Synthetic-L"), ("OP-19", "Adult")):
+        for epsilon in (0.1, 1.0, 8.0):
+            thesis = (race.DISHONEST, race.ALGORITHM_7[0], race.HONEST)
+            cells = " ".join(accuracy(data, method, epsilon) for method in thesis)
+            assert f"eps {epsilon:g}: {cells}" in ledger[claim]
+            more = [accuracy(data, method, epsilon) for method in (race.HONEST_TRAIN, race.LESS_NOISE)]
+            assert f"{epsilon:g}: {more[0]} and {more[1]}" in ledger[claim]
+    for against in (race.HONEST, race.HONEST_TRAIN):
+        table = race.verdicts(frame, against=against).groupby("method")[["better", "worse", "points"]].sum()
+        less = table.loc[race.LESS_NOISE]
+        assert f"{less['better']} and {less['worse']}" in ledger["OP-17"]
+        if against == race.HONEST:
+            first = table.loc[race.ALGORITHM_7[0]]
+            assert f"better at {first['better']} of {first['points']} points" in ledger["OP-17"]
+            assert f"worse at {first['worse']}" in ledger["OP-17"]

@@ -270,11 +270,41 @@ def test_many_rates_equal_one_by_one(precision):
         alone = train(X, y, rates=[rate], shared=True, rng=np.random.default_rng(1), **options)
         np.testing.assert_allclose(theta, alone[0], **close)
     apart = train(X, y, rates=rates, shared=False, rng=np.random.default_rng(1), **options)
-    for rate, theta, child in zip(rates, apart, np.random.default_rng(1).spawn(3), strict=True):
-        alone = train(X, y, rates=[rate], shared=True, rng=child, **options)
+    seeds = np.random.default_rng(1).integers(1 << 63, size=(3, 4))
+    for rate, theta, seed in zip(rates, apart, seeds, strict=True):
+        alone = train(X, y, rates=[rate], shared=True, rng=np.random.default_rng(seed), **options)
         np.testing.assert_allclose(theta, alone[0], **close)
     same = train(X, y, rates=[0.02, 0.02], shared=False, rng=np.random.default_rng(1), **options)
     assert np.abs(same[0] - same[1]).min() > 0  # independent runs
+
+
+def test_a_generator_that_went_on_gives_another_run():
+    """Also where only its state tells: what a generator spawns would not depend on it."""
+    X, y = records(50, 3)
+    options = {"rates": [0.1], "sigma": 0.5, "clip": 0.4, "sampling": 0.2, "steps": 5}
+    fresh, moved = np.random.default_rng(7), np.random.default_rng(7)
+    moved.random(1000)
+    first, second = train(X, y, rng=fresh, **options), train(X, y, rng=moved, **options)
+    assert np.abs(first - second).min() > 0
+    third = train(X, y, rng=fresh, **options)
+    assert np.abs(first - third).min() > 0
+    philox = np.random.Generator(np.random.Philox(key=5))
+    assert np.isfinite(train(X, y, rng=philox, **options)).all()
+
+
+def test_sampling_probabilities_that_integers_cannot_hold_are_refused():
+    for q in (1e-18, 1e-300):
+        with pytest.raises(ValueError, match="sampling"):
+            train(
+                np.eye(2),
+                np.ones(2),
+                rates=[0.1],
+                sigma=1.0,
+                clip=1.0,
+                sampling=q,
+                steps=9,
+                rng=np.random.default_rng(1),
+            )
 
 
 def test_single_precision_changes_nothing_that_matters():

@@ -105,6 +105,8 @@ def poisson_batches(
         Step t has the records ``picks[edges[t]:edges[t + 1]]``, in increasing order.
     """
     coins = rows * steps
+    if coins >= 1 << 61:
+        raise ValueError(f"steps times rows must be below 2^61, got {coins!r}")
     size = int(coins * sampling + 5 * math.sqrt(coins * sampling) + 10)
     heads = np.cumsum(rng.geometric(sampling, size)) - 1
     while heads[-1] < coins:
@@ -147,7 +149,8 @@ def train(
     steps : int
         T.
     rng : numpy.random.Generator
-        With ``shared`` all draws come from it, otherwise run r draws from the r-th generator that it spawns.
+        With ``shared`` all draws come from it, otherwise each run draws from a generator that four of its draws
+        seed.
     loss : Loss, optional
         Logistic by default.
     shared : bool
@@ -185,7 +188,12 @@ def train(
     theta = np.zeros((grid.size, X.shape[1]))
     update = (_Adam if optimiser == "adam" else _Sgd)(theta, grid[:, np.newaxis])
     sums = task.shared if shared else task.independent
-    streams = [rng] if shared else rng.spawn(grid.size)
+    # Seeded by draws, not spawned: what a generator spawns does not depend on what was drawn from it before.
+    streams = (
+        [rng]
+        if shared
+        else [np.random.default_rng(seed) for seed in rng.integers(1 << 63, size=(grid.size, 4))]
+    )
     for gradients in sums(theta, q, total, streams):
         gradients *= bound / divisor
         update(gradients)

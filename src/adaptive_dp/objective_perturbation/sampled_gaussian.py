@@ -58,12 +58,14 @@ COARSE_ORDERS = ORDERS[::8]
 # Privacy losses beyond which there is nothing to gain from a distribution of them.
 LARGEST_REACH = 1e4
 
+SMALLEST_SAMPLING = 1e-12
+
 
 def check_sampling(value: object) -> float:
-    """Return a sampling probability in (0, 1]."""
+    """Return a sampling probability in [1e-12, 1]: below, gaps between picks would not fit into integers."""
     number = check_positive("sampling", value)
-    if number > 1:
-        raise ValueError(f"sampling must be at most 1, got {number!r}")
+    if not SMALLEST_SAMPLING <= number <= 1:
+        raise ValueError(f"sampling must be at least {SMALLEST_SAMPLING:g} and at most 1, got {number!r}")
     return number
 
 
