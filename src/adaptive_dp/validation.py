@@ -22,7 +22,10 @@ def check_real(name: str, value: object) -> float:
     """Return ``value`` as a finite float; booleans, arrays and text are refused."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number, got {type(value).__name__}: {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must fit into a float, got an integer beyond") from None
     if not math.isfinite(number):
         raise ValueError(f"{name} must be finite, got {number!r}")
     return number

@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.special import expit, logsumexp
 
 from adaptive_dp.losses import SmoothDistanceLoss
-from adaptive_dp.objective_perturbation.general_loss import GeneralLossCurve
+from adaptive_dp.objective_perturbation.general_loss import GeneralLossCurve, eigenvalue_price
 from adaptive_dp.objective_perturbation.non_glm import (
     counterexample_table,
     dependence_table,
@@ -251,3 +251,18 @@ def test_bad_input_is_refused():
         GeneralLossCurve(1.0, 1.0, 1).renyi(0.5)
     with pytest.raises(TypeError, match="rng"):
         dependence_table((2,), rng=3)
+
+
+def test_the_price_of_an_eigenvalue_near_order_one():
+    """Against 50 digits, from a hair above order 1 on: no bound falls below the Gaussian mechanism's divergence."""
+    with mpmath.workdps(50):
+        for kappa in (1e-9, 0.11, 0.19, 0.999, 7.0, 1e9):
+            for a in (3 * 2.0**-52, 1e-12, 1e-6, 0.3, 50.0):
+                order = 1 + a
+                k, m = mpmath.mpf(kappa), mpmath.mpf(order)
+                exact = m * mpmath.log(1 + k) - mpmath.log(1 + m * k)
+                assert eigenvalue_price(order, kappa, present=True) == pytest.approx(float(exact), rel=1e-9)
+    for mu, kappa in ((0.5, 0.15), (1.0, 0.19), (1e-9, 0.11)):
+        for units in (1, 2, 3):
+            order = 1 + units * 2.0**-52
+            assert GeneralLossCurve(mu, kappa, 1).renyi_towards(order, present=True) >= 0.5 * mu**2

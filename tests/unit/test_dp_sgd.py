@@ -564,3 +564,21 @@ def test_curves_refuse():
         sampled_gaussian_renyi([0.5], sampling=0.1, sigma=1.0)
     with pytest.raises(ValueError, match="epsilon"):
         SampledGaussianCurve(0.1, 1.0, 1).delta(-0.1)
+
+
+@pytest.mark.parametrize("orders", [(), (1.0,), (2.0, 2.0, 3.0), (3.0, 2.0)])
+def test_orders_must_increase(orders):
+    with pytest.raises(ValueError, match="orders"):
+        SampledGaussianCurve(0.1, 1.0, 10, orders=orders)
+
+
+def test_tiny_divergences_keep_their_digits():
+    """Whole orders have a finite sum; where a u is tiny the integrand must not cancel."""
+    for q, sigma, order in ((1e-5, 1e3, 3), (1e-9, 10.0, 2), (1e-6, 1e5, 2), (1e-9, 1e3, 3)):
+        terms = [
+            math.comb(order, k) * q**k * (1 - q) ** (order - k) * math.expm1(k * (k - 1) / (2 * sigma**2))
+            for k in range(2, order + 1)
+        ]
+        exact = math.log1p(math.fsum(terms)) / (order - 1)
+        found = float(sampled_gaussian_renyi([order], sampling=q, sigma=sigma)[0])
+        assert exact * (1 - 1e-9) <= found <= exact * (1 + 1e-7)

@@ -373,3 +373,11 @@ def test_scores_refuse():
     data = dataset()
     with pytest.raises(ValueError, match="other records"):
         honest_dp_sgd(data, **OPTIONS, score=PublicScore(data), rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("disjoint", ["False", math.nan, None, 1])
+def test_disjoint_is_a_truth_value(disjoint):
+    with pytest.raises(TypeError, match="disjoint"):
+        honest_noise_multiplier(
+            epsilon=1.0, delta=1e-5, sampling=0.1, steps=10, score_sigma=5.0, disjoint=disjoint
+        )

@@ -274,3 +274,20 @@ def test_analyses_are_named():
             analysis_curve(analysis, mu=0.2, kappa=0.1, mu_out=0.1)
     with pytest.raises(TypeError, match="output"):
         smallest_sigma(**COMMON, lam=1.0, analysis="half-normal", output=(0.1, 0.01))
+
+
+@pytest.mark.parametrize("mu_out", [-1.0, math.nan, -math.inf])
+def test_output_noise_is_not_silently_left_out(mu_out):
+    with pytest.raises(ValueError, match="mu_out"):
+        analysis_curve("half-normal", mu=0.5, kappa=0.5, mu_out=mu_out)
+
+
+def test_the_linearised_analysis_answers_where_no_exponent_fits_into_floats():
+    curve = LinearisedCurve(1e-9, 1e3)
+    assert 0 <= curve.delta(1e12) <= 1
+    assert LinearisedCurve(1e-9, 1e9).renyi(1 + 1e-12) >= 0
+
+
+def test_integers_beyond_floats_are_refused_by_name():
+    with pytest.raises(ValueError, match="epsilon"):
+        calibrate(epsilon=10**400, delta=1e-5, slope=1.0, curvature=0.25)

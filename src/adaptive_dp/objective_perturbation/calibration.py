@@ -32,7 +32,7 @@ from adaptive_dp.objective_perturbation.profiles import (
 )
 from adaptive_dp.per_instance.calibration import Calibration, log_excess
 from adaptive_dp.privacy import PrivacyCurve
-from adaptive_dp.validation import check_choice, check_ordinary, check_positive, check_probability
+from adaptive_dp.validation import check_choice, check_ordinary, check_positive, check_probability, check_real
 
 __all__ = [
     "ANALYSES",
@@ -108,6 +108,8 @@ def analysis_curve(analysis: str, *, mu: float, kappa: float, mu_out: float = 0.
         Unknown analysis, ``kappa`` out of the range of its theorem, or output noise where it has no rule for that.
     """
     name = check_choice("analysis", analysis, ANALYSES)
+    if check_real("mu_out", mu_out) < 0:
+        raise ValueError(f"mu_out must be nonnegative, got {mu_out!r}")
     if mu_out > 0 and name not in COMPOSING:
         raise ValueError(
             f"analysis must be one of {', '.join(map(repr, COMPOSING))} with output noise, got {name!r}"

@@ -84,7 +84,8 @@ def eigenvalue_price(order: float, kappa: float, *, present: bool) -> float:
                 total += ((a * kappa) ** k + a * (-kappa) ** k) / k
         return total
     if present:
-        return order * math.log1p(kappa) - math.log1p(order * kappa)
+        # order log(1 + kappa) - log(1 + order kappa), without the cancellation near order 1.
+        return a * math.log1p(kappa) - math.log1p(a * kappa / (1 + kappa))
     return -a * math.log1p(kappa) - math.log1p(-a * kappa)
 
 

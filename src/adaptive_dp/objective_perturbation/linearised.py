@@ -49,6 +49,9 @@ CASES = (
     (2.0, 0.01, 3.0),
 )
 
+# The smallest exponent above 1; any exponent is valid.
+NEXT_TO_ONE = math.nextafter(1.0, 2.0)
+
 
 def linearised_excess(order: float, mu: float, kappa: float, q: float) -> float:
     """Return p a mu^2 / 2 - log(1 - 2 q a kappa) / (2 q a) for a Hölder exponent q > 1, infinite where undefined."""
@@ -82,8 +85,8 @@ def best_exponent(order: float, mu: float, kappa: float) -> float:
     while slope(high) == math.inf:  # a step back from the pole
         high *= 1 - 1e-9
     if slope(high) <= 0:
-        return 1 + high
-    return 1 + float(brentq(slope, 0.0, high, xtol=1e-300, rtol=1e-10))
+        return max(1 + high, NEXT_TO_ONE)
+    return max(1 + float(brentq(slope, 0.0, high, xtol=1e-300, rtol=1e-10)), NEXT_TO_ONE)
 
 
 def _log_series_slope(share: float) -> float:

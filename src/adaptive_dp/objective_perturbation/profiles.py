@@ -99,8 +99,8 @@ class KiferCurve:
     kappa: float
 
     def __post_init__(self) -> None:
-        check_positive("mu", self.mu)
-        check_positive("kappa", self.kappa)
+        object.__setattr__(self, "mu", check_positive("mu", self.mu))
+        object.__setattr__(self, "kappa", check_positive("kappa", self.kappa))
 
     def delta(self, epsilon: float) -> float:
         """Bound of the smallest delta at ``epsilon`` >= 0."""
@@ -135,8 +135,9 @@ class HockeyStickCurve:
     kappa: float
 
     def __post_init__(self) -> None:
-        check_positive("mu", self.mu)
+        object.__setattr__(self, "mu", check_positive("mu", self.mu))
         determinant_cost(self.kappa)
+        object.__setattr__(self, "kappa", float(self.kappa))
 
     def delta(self, epsilon: float) -> float:
         """Bound of the smallest delta at any real ``epsilon``."""
@@ -163,8 +164,9 @@ class HalfNormalCurve:
     kappa: float
 
     def __post_init__(self) -> None:
-        check_positive("mu", self.mu)
+        object.__setattr__(self, "mu", check_positive("mu", self.mu))
         determinant_cost(self.kappa)
+        object.__setattr__(self, "kappa", float(self.kappa))
 
     def renyi(self, order: float) -> float:
         """-log(1 - kappa) + order mu^2 / 2 + log(2 Phi((order - 1) mu)) / (order - 1), order >= 1."""
@@ -202,8 +204,8 @@ class ReducedCurve:
     sharper: bool = False
 
     def __post_init__(self) -> None:
-        check_positive("mu", self.mu)
-        check_positive("kappa", self.kappa)
+        object.__setattr__(self, "mu", check_positive("mu", self.mu))
+        object.__setattr__(self, "kappa", check_positive("kappa", self.kappa))
         if not isinstance(self.sharper, bool):
             raise TypeError(f"sharper must be True or False, got {self.sharper!r}")
 

@@ -141,7 +141,10 @@ def _by_quadrature(a: FloatArray, t: FloatArray, step: float, q: float, s: float
         exponents = (eta + 1) * log_ratio + log_density
         # expm1(eta L) / eta with its limit L at order 1.
         slope = np.where(eta > 0, np.expm1(np.minimum(power, 1.0)) / np.where(eta > 0, eta, 1.0), log_ratio)
-        small = density * ((1 + u) * slope - u)
+        # Where a u is tiny the difference cancels; its series does not.
+        order = eta + 1
+        series = order * u * u * (0.5 + u * (order - 2) / 6 * (1 + u * (order - 3) / 4))
+        small = density * np.where(np.abs(order * u) < 1e-4, series, (1 + u) * slope - u)
         large = (np.exp(np.minimum(exponents, 600.0)) - density - (eta + 1) * weighted) / np.where(
             eta > 0, eta, 1.0
         )
@@ -187,6 +190,9 @@ class SampledGaussianCurve:
         if extra < 0:
             raise ValueError(f"extra_mu must be nonnegative, got {extra!r}")
         object.__setattr__(self, "extra_mu", extra)
+        levels = as_finite_array("orders", np.asarray(self.orders), ndim=1)
+        if not levels.size or levels.min() <= 1 or (np.diff(levels) <= 0).any():
+            raise ValueError(f"orders must increase and lie above 1, got {self.orders!r}")
 
     def divergences(self, orders: ArrayLike) -> FloatArray:
         """Rényi divergences of all steps together at ``orders`` >= 1, shape (orders,)."""
@@ -333,7 +339,7 @@ def noise_multiplier(
 @lru_cache(maxsize=256)
 def _noise_multiplier(e: float, d: float, q: float, t: int, accountant: str) -> float:
     """Calibrate with checked arguments; an experiment asks for the same ones at every repetition."""
-    what = f"epsilon {e!r} and delta {d!r}"
+    what = f"epsilon {e!r} and delta {d!r} with Rényi orders up to {ORDERS[-1]:g}"
 
     def spent(sigma: float, orders: tuple[float, ...] = ORDERS) -> float:
         return SampledGaussianCurve(q, sigma, t, orders=orders).epsilon(d) - e

@@ -152,7 +152,9 @@ def honest_noise_multiplier(
     q, t, m = check_sampling(sampling), check_count("steps", steps), check_positive("mean", mean)
     check_choice("accountant", accountant, ACCOUNTANTS)
     noise = None if score_sigma is None else check_ordinary("score_sigma", score_sigma)
-    return _honest_noise_multiplier(e, d, q, t, m, accountant, noise, bool(disjoint))
+    if not isinstance(disjoint, bool):
+        raise TypeError(f"disjoint must be True or False, got {disjoint!r}")
+    return _honest_noise_multiplier(e, d, q, t, m, accountant, noise, disjoint)
 
 
 @lru_cache(maxsize=256)
