@@ -19,6 +19,7 @@ from adaptive_dp.objective_perturbation.calibration import (
     smallest_sigma,
 )
 from adaptive_dp.objective_perturbation.flaws_profiles import published_search, published_search_table
+from adaptive_dp.objective_perturbation.linearised import LinearisedCurve
 from adaptive_dp.objective_perturbation.profile_tables import noise_scales
 from adaptive_dp.per_instance import kifer_calibration, sharp_sigma
 
