@@ -65,6 +65,22 @@ def l2_feature_bound(domain: Domain, dimension: int | None = None) -> float:
     return domain.feature_bound * math.sqrt(check_count("dimension", dimension))
 
 
+def repair_norms(features: FloatArray, norms: FloatArray) -> FloatArray:
+    """Return l2 norms (n,) of rows (n, d) again where the squares of the entries left the range of doubles.
+
+    Squares vanish below about 1e-162 and overflow above 1e154. Such rows are divided by their largest entry first; all
+    other norms are returned as they came, bit for bit.
+    """
+    odd = np.flatnonzero(~((norms > 1e-140) & (norms < 1e140)))
+    if not odd.size:
+        return norms
+    rows, repaired = features[odd], norms.copy()
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    unit = rows / np.where(largest > 0, largest, 1.0)[:, np.newaxis]
+    repaired[odd] = largest * np.linalg.norm(unit, axis=1)
+    return repaired
+
+
 def row_blocks(rows: int, width: int) -> Iterator[slice]:
     """Yield slices that cover ``rows`` rows, each with about ``BLOCK_ENTRIES / width`` of them."""
     step = max(1, BLOCK_ENTRIES // max(1, width))
@@ -99,6 +115,17 @@ class Loss(ABC):
     @abstractmethod
     def second_derivative(self, prediction: ArrayLike, label: ArrayLike) -> FloatArray:
         """Second derivative of l in u, elementwise."""
+
+    def check_labels(self, labels: FloatArray, name: str = "labels") -> None:
+        """Refuse labels, finite numbers, that the loss is not defined for; by default there are none.
+
+        For functions that take bare arrays: what a ``Dataset`` holds is checked by its domain.
+
+        Raises
+        ------
+        ValueError
+            A label that is not possible.
+        """
 
     @abstractmethod
     def largest_slope(self, prediction_bound: float, domain: Domain) -> float:
@@ -262,6 +289,12 @@ class LogisticLoss(Loss):
         margin = _margin(prediction, label)
         # The product of both tails keeps its relative accuracy where s (1 - s) would cancel to 0.
         return np.asarray(expit(margin) * expit(-margin))
+
+    def check_labels(self, labels: FloatArray, name: str = "labels") -> None:
+        """Refuse labels other than -1 and +1: with 0 and 1 a record of label 0 would count for nothing."""
+        bad = np.abs(labels) != 1
+        if bad.any():
+            raise ValueError(f"{name} must be -1 or +1 for the logistic loss, got {labels[bad].flat[0]!r}")
 
     def largest_slope(self, prediction_bound: float, domain: Domain) -> float:
         """Return 1 / (1 + exp(-bound)): below 1 on a bounded ball."""

@@ -12,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptive_dp.losses import HuberLoss, LogisticLoss, Loss, SquaredLoss
-from adaptive_dp.objective_perturbation.clipping import ClippedLoss, ClippedProblem, clipping_limits
+from adaptive_dp.objective_perturbation.clipping import (
+    ClippedLoss,
+    ClippedProblem,
+    bisected_limits,
+    clipping_limits,
+)
 from adaptive_dp.privacy import Domain
 
 PROFILE = settings(max_examples=80, deadline=None, derandomize=True)
@@ -173,7 +178,7 @@ def test_closed_forms_agree_with_the_root_finder(loss, records):
     clip, norm, labels = (np.array(column) for column in zip(*records, strict=True))
     slopes = clip / norm
     found = clipping_limits(loss, slopes, labels)
-    general = clipping_limits.dispatch(Loss)(loss, slopes, labels)
+    general = bisected_limits(loss, slopes, labels)
     for closed, bisected in zip(found, general, strict=True):
         steep = np.isfinite(closed)
         assert (steep == np.isfinite(bisected)).all()
@@ -268,3 +273,76 @@ def test_huber_constants_are_attained():
     assert float(loss.value(0.5, 0.0)) == 0.125
     with pytest.raises(ValueError, match="width"):
         HuberLoss(0.0)
+
+
+# --- what a problem trusts, and what it refuses -------------------------------------------------------
+
+
+class DoubledLoss(LogisticLoss):
+    """Twice as steep as its base, whose closed form is therefore not its own."""
+
+    def value(self, prediction, label):
+        return 2 * super().value(prediction, label)
+
+    def derivative(self, prediction, label):
+        return 2 * super().derivative(prediction, label)
+
+
+def test_a_subclass_does_not_inherit_the_closed_form():
+    clipped = ClippedLoss(DoubledLoss(), 0.8)
+    low, high = clipped.limits(1.0, 1.0)
+    assert float(high) == np.inf
+    assert float(DoubledLoss().derivative(low, 1.0)) == pytest.approx(-0.8, rel=1e-9)
+    left, right = clipped.value(np.array([low - 1e-9, low + 1e-9]), 1.0, 1.0)
+    assert abs(left - right) < 1e-8
+
+
+def test_every_array_of_a_problem_is_locked():
+    problem = ClippedProblem(LogisticLoss(), np.eye(3), np.ones(3), 0.3)
+    for name in ("features", "labels", "slopes_allowed", "low", "high"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(problem, name)[...] = 0.0
+    plain = ClippedProblem(LogisticLoss(), np.eye(3), np.ones(3))
+    for name in ("features", "labels", "low", "high"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(plain, name)[...] = 0.0
+
+
+def test_a_locked_array_is_looked_at_and_a_view_of_an_open_one_is_copied():
+    spoilt = np.array([[1.0, math.nan]])
+    spoilt.setflags(write=False)
+    with pytest.raises(ValueError, match="features must be finite"):
+        ClippedProblem(LogisticLoss(), spoilt, [1.0])
+    base = np.eye(2)
+    view = base[:]
+    view.setflags(write=False)
+    problem = ClippedProblem(LogisticLoss(), view, [1.0, -1.0])
+    base[:] = 7.0
+    np.testing.assert_array_equal(problem.features, np.eye(2))
+    own = np.eye(2)
+    own.setflags(write=False)
+    assert ClippedProblem(LogisticLoss(), own, [1.0, -1.0]).features is own
+
+
+def test_labels_that_the_loss_does_not_know():
+    with pytest.raises(ValueError, match=r"labels must be -1 or \+1 .* got .*0.0"):
+        ClippedProblem(LogisticLoss(), np.eye(2), [0.0, 1.0])
+    clipped = ClippedLoss(LogisticLoss(), 0.3)
+    for name in ("value", "derivative", "second_derivative"):
+        with pytest.raises(ValueError, match="label must be -1"):
+            getattr(clipped, name)(0.2, 0.0, 1.0)
+    with pytest.raises(ValueError, match="label must be -1"):
+        clipped.limits(0.0, 1.0)
+    assert ClippedProblem(SquaredLoss(), np.eye(2), [0.0, 0.3]).rows == 2
+
+
+@pytest.mark.parametrize("norm", [-1.0, math.nan, math.inf, [1.0, -2.0]])
+def test_norms_that_are_none(norm):
+    with pytest.raises(ValueError, match="norm must be"):
+        ClippedLoss(LogisticLoss(), 1.0).slope(norm)
+
+
+@pytest.mark.parametrize("size", [1e-170, 1e-300, 1e160, 1e300])
+def test_norms_whose_squares_leave_the_range(size):
+    problem = ClippedProblem(SquaredLoss(), [[3.0 * size, 4.0 * size], [0.0, 0.0], [3.0, 4.0]], np.ones(3), 1e-3)
+    np.testing.assert_allclose(problem.slopes_allowed, [1e-3 / (5 * size), np.inf, 2e-4], rtol=1e-12)

@@ -171,6 +171,21 @@ def test_a_solver_cannot_change_the_noise():
         run(solver=vandal)
 
 
+@pytest.mark.parametrize("name", ["features", "labels", "slopes_allowed", "low", "high"])
+def test_a_solver_cannot_change_the_problem_that_judges_it(name):
+    """Without the locks an answer for other labels would be certified, and the fallback would solve for them too."""
+
+    def vandal(objective):
+        array = getattr(objective.problem, name)
+        array[...] = -array
+        return minimise(objective)
+
+    with pytest.raises(CertificateError, match="raised ValueError"):
+        run(solver=vandal, clip=0.3)
+    release = run(solver=vandal, clip=0.3, fallback=True)
+    np.testing.assert_array_equal(release.value, run(clip=0.3).value)
+
+
 def test_the_sensitivity_of_the_output_step_is_attained():
     """Two solvers that err by tau / lam in opposite directions: the guarantee counts all of 2 tau / lam."""
     nobody = Dataset(np.zeros((1, 1)), [1.0], Domain("l2", 1.0, "sign"))

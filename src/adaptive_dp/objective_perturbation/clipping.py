@@ -23,14 +23,15 @@ The limits u_L and u_H differ by record, since rows have different norms. They a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import singledispatch
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
 
-from adaptive_dp.losses import HuberLoss, LogisticLoss, Loss, SquaredLoss, weighted_gram
+from adaptive_dp.losses import HuberLoss, LogisticLoss, Loss, SquaredLoss, repair_norms, weighted_gram
 from adaptive_dp.privacy import Domain
 from adaptive_dp.validation import FloatArray, as_finite_array, check_ordinary
 
@@ -55,12 +56,11 @@ def check_glm(loss: object) -> Loss:
     return loss
 
 
-@singledispatch
 def clipping_limits(loss: Loss, slopes: FloatArray, labels: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return u_L and u_H of each record: between them |l'(u, y)| is at most the record's slope s.
 
-    In closed form for the logistic, squared and Huber losses (register others with ``clipping_limits.register``); for
-    any other convex loss by bisection of its derivative, to the last place.
+    In closed form for the logistic, squared and Huber losses; for any other convex loss, subclasses of those three
+    included (they may have another derivative), by bisection of its derivative, to the last place.
 
     Parameters
     ----------
@@ -76,28 +76,42 @@ def clipping_limits(loss: Loss, slopes: FloatArray, labels: FloatArray) -> tuple
         -inf and inf where the slope stays within s. Where it is larger than s, or less than -s, for every u, both
         are 0: any point serves as an anchor of the straight line that f_C is then.
     """
+    return CLOSED_FORMS.get(type(loss), bisected_limits)(loss, slopes, labels)
+
+
+def bisected_limits(loss: Loss, slopes: FloatArray, labels: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """:func:`clipping_limits` for any convex loss, by bisection."""
     low = _crossing(loss, slopes, labels, sign=1.0)
     high = -_crossing(loss, slopes, labels, sign=-1.0)
     straight = (low == np.inf) | (high == -np.inf)
     return np.where(straight, 0.0, low), np.where(straight, 0.0, high)
 
 
-@clipping_limits.register
-def _(loss: LogisticLoss, slopes: FloatArray, labels: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _logistic_limits(
+    loss: LogisticLoss, slopes: FloatArray, labels: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     # |l'| = 1 / (1 + e^m) falls with the margin m = y u and is s at -logit(s); it never reaches 1.
     margin = np.where(slopes < 1, -logit(np.minimum(slopes, 1.0)), -np.inf)
     return np.where(labels > 0, margin, -np.inf), np.where(labels > 0, np.inf, -margin)
 
 
-@clipping_limits.register
-def _(loss: SquaredLoss, slopes: FloatArray, labels: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _squared_limits(
+    loss: SquaredLoss, slopes: FloatArray, labels: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     return labels - slopes, labels + slopes
 
 
-@clipping_limits.register
-def _(loss: HuberLoss, slopes: FloatArray, labels: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _huber_limits(loss: HuberLoss, slopes: FloatArray, labels: FloatArray) -> tuple[FloatArray, FloatArray]:
     reach = np.where(slopes < loss.width, slopes, np.inf)
     return labels - reach, labels + reach
+
+
+# By the exact type: a subclass may have another derivative.
+CLOSED_FORMS: dict[type[Loss], Callable[[Any, FloatArray, FloatArray], tuple[FloatArray, FloatArray]]] = {
+    LogisticLoss: _logistic_limits,
+    SquaredLoss: _squared_limits,
+    HuberLoss: _huber_limits,
+}
 
 
 def _crossing(loss: Loss, slopes: FloatArray, labels: FloatArray, *, sign: float) -> FloatArray:
@@ -153,13 +167,21 @@ class ClippedLoss:
         object.__setattr__(self, "clip", check_ordinary("clip", self.clip))
 
     def slope(self, norm: ArrayLike) -> FloatArray:
-        """Largest |f_C'| that a row of this l2 norm allows: C / ||x||, infinite for a row of zeros."""
-        size = np.asarray(norm, dtype=np.float64)
+        """Largest |f_C'| that a row of this l2 norm allows: C / ||x||, infinite for a row of zeros.
+
+        Raises
+        ------
+        ValueError
+            A norm that is negative or not finite.
+        """
+        size = as_finite_array("norm", norm)
+        if (size < 0).any():
+            raise ValueError(f"norm must be nonnegative, got {size.min()!r}")
         return np.asarray(np.divide(self.clip, size, out=np.full(size.shape, np.inf), where=size > 0))
 
     def limits(self, label: ArrayLike, norm: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """u_L and u_H, elementwise; see :func:`clipping_limits`."""
-        slopes, labels = np.broadcast_arrays(self.slope(norm), np.asarray(label, dtype=np.float64))
+        slopes, labels = np.broadcast_arrays(self.slope(norm), self._labels(label))
         low, high = clipping_limits(self.base, np.atleast_1d(slopes), np.atleast_1d(labels))
         return low.reshape(slopes.shape), high.reshape(slopes.shape)
 
@@ -172,11 +194,16 @@ class ClippedLoss:
 
     def derivative(self, prediction: ArrayLike, label: ArrayLike, norm: ArrayLike) -> FloatArray:
         """Return f' cut at -C / ||x|| and C / ||x||, elementwise."""
-        return _cut(self.base.derivative(prediction, label), self.slope(norm))
+        return _cut(self.base.derivative(prediction, self._labels(label)), self.slope(norm))
 
     def second_derivative(self, prediction: ArrayLike, label: ArrayLike, norm: ArrayLike) -> FloatArray:
         """Return f'' where the gradient is not cut and 0 where it is, elementwise."""
-        return _clipped_curvature(self.base, prediction, label, self.slope(norm))
+        return _clipped_curvature(self.base, prediction, self._labels(label), self.slope(norm))
+
+    def _labels(self, label: ArrayLike) -> FloatArray:
+        labels = as_finite_array("label", label)
+        self.base.check_labels(labels, "label")
+        return labels
 
     def lipschitz(self, domain: Domain, *, dimension: int | None = None) -> float:
         """Largest gradient norm over the records of ``domain`` and all theta: at most C."""
@@ -203,10 +230,14 @@ class ClippedProblem:
     Raises
     ------
     TypeError, ValueError
-        No generalised linear loss; entries that are not finite, shapes that do not fit; ``clip`` not positive.
+        No generalised linear loss; entries that are not finite, shapes that do not fit, labels that the loss does not
+        know; ``clip`` not positive.
 
     Notes
     -----
+    All arrays are locked: whoever is handed a problem to solve cannot change it. Features that nobody can write to, as
+    those of a ``Dataset``, are not copied.
+
     The three functions of theta cost O(n d) (the Hessian O(n d^2)) and O(n) memory beside the answer. Where no
     gradient is cut they agree with those of the unclipped loss bit for bit.
     """
@@ -229,11 +260,17 @@ class ClippedProblem:
             raise ValueError(
                 f"labels must have one entry a row of features: {vector.size}, {matrix.shape[0]}"
             )
+        self.loss.check_labels(vector)
         size = None if self.clip is None else check_ordinary("clip", self.clip)
         allowed, low, high = None, np.full(vector.size, -np.inf), np.full(vector.size, np.inf)
         if size is not None:
-            allowed = ClippedLoss(self.loss, size).slope(np.linalg.norm(matrix, axis=1))
+            with np.errstate(over="ignore"):
+                norms = np.linalg.norm(matrix, axis=1)
+            allowed = ClippedLoss(self.loss, size).slope(repair_norms(matrix, norms))
             low, high = clipping_limits(self.loss, allowed, vector)
+        for array in (matrix, vector, allowed, low, high):
+            if array is not None:
+                array.setflags(write=False)
         for name, value in (
             ("features", matrix),
             ("labels", vector),
@@ -297,11 +334,21 @@ class ClippedProblem:
 
 
 def _table(features: FloatArray) -> FloatArray:
-    # A million rows that a Dataset has checked and locked need no second copy.
-    locked = isinstance(features, np.ndarray) and not features.flags.writeable
-    if locked and features.dtype == np.float64 and features.ndim == 2:
+    # A million rows that a Dataset has checked and locked need no second copy; one look at them costs little.
+    plain = type(features) is np.ndarray and features.dtype == np.float64 and features.ndim == 2
+    if plain and _is_locked(features) and np.isfinite(features).all():
         return features
     return as_finite_array("features", features, ndim=2)
+
+
+def _is_locked(array: FloatArray) -> bool:
+    """Whether neither the array nor what it is a view of can be written to."""
+    owner: object = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return False
+        owner = owner.base
+    return owner is None
 
 
 def _vector(labels: FloatArray) -> FloatArray:

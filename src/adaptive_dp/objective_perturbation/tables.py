@@ -40,11 +40,11 @@ RACE_NAMES = {
     HONEST: "DP-SGD, honest",
     HONEST_TRAIN: "DP-SGD, honest, train",
     ALGORITHM_7[0]: "Alg. 7, thesis",
-    ALGORITHM_7[1]: "Alg. 7, this book",
+    ALGORITHM_7[1]: "Alg. 7, less ridge",
     ALGORITHM_7[2]: "Alg. 7, numerical",
     LESS_NOISE: "Alg. 7, less noise",
 }
-DRAWN = (DISHONEST, HONEST, HONEST_TRAIN, *ALGORITHM_7[:2], LESS_NOISE)
+DRAWN = (DISHONEST, HONEST, HONEST_TRAIN, ALGORITHM_7[0], LESS_NOISE)
 NINE = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 TAU, SIGMA_OUT = 0.01, 0.15
 DIRECTIONS: tuple[Direction, ...] = ("absent", "present")
