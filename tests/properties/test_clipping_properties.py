@@ -344,5 +344,7 @@ def test_norms_that_are_none(norm):
 
 @pytest.mark.parametrize("size", [1e-170, 1e-300, 1e160, 1e300])
 def test_norms_whose_squares_leave_the_range(size):
-    problem = ClippedProblem(SquaredLoss(), [[3.0 * size, 4.0 * size], [0.0, 0.0], [3.0, 4.0]], np.ones(3), 1e-3)
+    problem = ClippedProblem(
+        SquaredLoss(), [[3.0 * size, 4.0 * size], [0.0, 0.0], [3.0, 4.0]], np.ones(3), 1e-3
+    )
     np.testing.assert_allclose(problem.slopes_allowed, [1e-3 / (5 * size), np.inf, 2e-4], rtol=1e-12)
