@@ -26,6 +26,7 @@ from adaptive_dp.objective_perturbation.experiment import (
     HONEST,
     HONEST_TRAIN,
     LESS_NOISE,
+    beside_printed,
     race_settings,
     verdicts,
 )
@@ -252,7 +253,37 @@ def race_panels(summary: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def judgement(summary: pd.DataFrame) -> pd.DataFrame:
     """What :func:`experiment.verdicts` finds against honest DP-SGD with private scores; short names."""
     found = verdicts(summary, against=HONEST_TRAIN)
-    return found.assign(method=found["method"].map(RACE_NAMES))
+    columns = ["data", "method", "better", "undecided", "worse", "largest_gain", "largest_loss"]
+    return found.assign(method=found["method"].map(RACE_NAMES))[columns]
+
+
+def table_numbers(summary: pd.DataFrame) -> dict[str, float]:
+    """Numbers of the text beside Tables 4.1 and 4.2, in points of per cent."""
+    printed = beside_printed(summary)
+    size = printed["difference"].abs()
+    numbers = {"table_largest": float(size.max()), "table_median": float(size.median())}
+    reached = summary.groupby("data")["not_private"].first()
+    at = printed.set_index(["data", "epsilon", "method"])
+    for name, data in (("l", "Synthetic-L"), ("adult", "Adult")):
+        ours, honest = at.loc[(data, 0.1, ALGORITHM_7[0])], at.loc[(data, 0.1, HONEST)]
+        numbers[f"gap_printed_{name}"] = 100 * float(ours["printed"] - honest["printed"])
+        numbers[f"gap_measured_{name}"] = 100 * float(ours["mean"] - honest["mean"])
+        numbers[f"reached_{name}"] = 100 * float(reached[data])
+    return numbers
+
+
+def race_numbers(summary: pd.DataFrame) -> dict[str, int]:
+    """Counts of the text below Figure 4.2: points at which intervals are apart, and at which means are ordered."""
+    numbers: dict[str, int] = {}
+    for against, prefix in ((HONEST, "race"), (HONEST_TRAIN, "fair")):
+        sums = verdicts(summary, against=against).groupby("method").sum(numeric_only=True)
+        for method, name in ((ALGORITHM_7[0], prefix), (LESS_NOISE, f"{prefix}_less")):
+            for count in ("points", "better", "worse", "better_small", "small"):
+                numbers[f"{name}_{count}"] = int(sums.loc[method, count])
+    wide = summary.pivot(index=["data", "epsilon"], columns="method", values="mean")
+    numbers["ridge_lower"] = int((wide[ALGORITHM_7[1]] < wide[ALGORITHM_7[0]]).sum())
+    numbers["noise_higher"] = int((wide[LESS_NOISE] > wide[ALGORITHM_7[0]]).sum())
+    return numbers
 
 
 def recorded_race(folder: Path) -> pd.DataFrame:
