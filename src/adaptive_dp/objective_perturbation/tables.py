@@ -263,11 +263,12 @@ def table_numbers(summary: pd.DataFrame) -> dict[str, float]:
     size = printed["difference"].abs()
     numbers = {"table_largest": float(size.max()), "table_median": float(size.median())}
     reached = summary.groupby("data")["not_private"].first()
-    at = printed.set_index(["data", "epsilon", "method"])
+    low = printed[printed["epsilon"] == 0.1].set_index(["data", "method"])[["printed", "mean"]]
     for name, data in (("l", "Synthetic-L"), ("adult", "Adult")):
-        ours, honest = at.loc[(data, 0.1, ALGORITHM_7[0])], at.loc[(data, 0.1, HONEST)]
-        numbers[f"gap_printed_{name}"] = 100 * float(ours["printed"] - honest["printed"])
-        numbers[f"gap_measured_{name}"] = 100 * float(ours["mean"] - honest["mean"])
+        part = low.xs(data)
+        gain = 100 * (part.loc[ALGORITHM_7[0]] - part.loc[HONEST])
+        numbers[f"gap_printed_{name}"] = float(gain["printed"])
+        numbers[f"gap_measured_{name}"] = float(gain["mean"])
         numbers[f"reached_{name}"] = 100 * float(reached[data])
     return numbers
 
@@ -279,8 +280,8 @@ def race_numbers(summary: pd.DataFrame) -> dict[str, int]:
         sums = verdicts(summary, against=against).groupby("method").sum(numeric_only=True)
         for method, name in ((ALGORITHM_7[0], prefix), (LESS_NOISE, f"{prefix}_less")):
             for count in ("points", "better", "worse", "better_small", "small"):
-                numbers[f"{name}_{count}"] = int(sums.loc[method, count])
-    wide = summary.pivot(index=["data", "epsilon"], columns="method", values="mean")
+                numbers[f"{name}_{count}"] = int(sums[count][method])
+    wide = summary.set_index(["data", "epsilon", "method"])["mean"].unstack()  # noqa: PD010
     numbers["ridge_lower"] = int((wide[ALGORITHM_7[1]] < wide[ALGORITHM_7[0]]).sum())
     numbers["noise_higher"] = int((wide[LESS_NOISE] > wide[ALGORITHM_7[0]]).sum())
     return numbers
