@@ -116,7 +116,7 @@ class Loss(ABC):
     def second_derivative(self, prediction: ArrayLike, label: ArrayLike) -> FloatArray:
         """Second derivative of l in u, elementwise."""
 
-    def check_labels(self, labels: FloatArray, name: str = "labels") -> None:
+    def check_labels(self, labels: FloatArray, name: str = "labels") -> None:  # noqa: B027 (most have none)
         """Refuse labels, finite numbers, that the loss is not defined for; by default there are none.
 
         For functions that take bare arrays: what a ``Dataset`` holds is checked by its domain.
@@ -294,7 +294,9 @@ class LogisticLoss(Loss):
         """Refuse labels other than -1 and +1: with 0 and 1 a record of label 0 would count for nothing."""
         bad = np.abs(labels) != 1
         if bad.any():
-            raise ValueError(f"{name} must be -1 or +1 for the logistic loss, got {labels[bad].flat[0]!r}")
+            raise ValueError(
+                f"{name} must be -1 or +1 for the logistic loss, got {float(labels[bad].flat[0])!r}"
+            )
 
     def largest_slope(self, prediction_bound: float, domain: Domain) -> float:
         """Return 1 / (1 + exp(-bound)): below 1 on a bounded ball."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 import types
 
 import numpy as np
@@ -11,8 +12,8 @@ from scipy import stats
 
 from adaptive_dp.datasets import Dataset
 from adaptive_dp.losses import HuberLoss, LogisticLoss, SmoothDistanceLoss, SquaredLoss
+from adaptive_dp.objective_perturbation import approximate_minima, perturbed_objective
 from adaptive_dp.objective_perturbation import flaws_clipping as flaws
-from adaptive_dp.objective_perturbation import perturbed_objective
 from adaptive_dp.objective_perturbation.approximate_minima import (
     CertificateError,
     approximate_minima_guarantee,
@@ -292,6 +293,7 @@ def test_analyses_in_order():
         ({"loss": SmoothDistanceLoss()}, TypeError, "generalised linear"),
         ({"people": PEOPLE.features}, TypeError, "data must be a Dataset"),
         ({"people": people_of(domain=Domain("l2", ROOT, "real"))}, ValueError, "domain must have labels"),
+        ({"fallback": "no"}, TypeError, "fallback must be True or False"),
         ({"solver": "lbfgs"}, TypeError, "solver must be callable"),
         ({"analysis": "hockey-stick"}, ValueError, "analysis"),
         ({"analysis": "half-normal", "calibration": Calibration(3.0, 0.4)}, ValueError, "kappa"),
@@ -385,6 +387,82 @@ def test_objective_perturbation_is_the_exact_minimiser():
         with pytest.raises(error, match="loss must"):
             objective_perturbation(PEOPLE, loss=loss, calibration=SCALES, delta=1e-5, rng=rng)
     assert rng.bit_generator.state == before
+
+
+def test_a_refusal_prints_nothing_that_the_solver_saw():
+    def talkative(objective):
+        raise RuntimeError(f"gradient norm {objective.gradient_norm(np.zeros(4))!r}")
+
+    with pytest.raises(CertificateError) as caught:
+        run(solver=talkative)
+    assert "gradient norm" not in "".join(traceback.format_exception(caught.value))
+    assert "gradient norm" in str(caught.value.solver_error)
+    assert math.isnan(caught.value.gradient_norm)
+
+
+def kinked(seed=0, sigma=4.2, **changes):
+    """Newton's method cycles between the kinks of a narrow Huber loss at this seed."""
+    return objective_perturbation(
+        **{"data": people_of(200, 10), "loss": HuberLoss(0.01), "calibration": Calibration(sigma, 0.04)}
+        | changes,
+        delta=1e-5,
+        rng=np.random.default_rng(seed),
+    )
+
+
+def test_a_minimiser_between_kinks_is_found_and_never_refused():
+    with pytest.raises(RuntimeError, match="Newton"):
+        perturb_objective(
+            people_of(200, 10),
+            HuberLoss(0.01),
+            lam=0.04,
+            sigma=4.2,
+            delta=1e-5,
+            rng=np.random.default_rng(0),
+        )
+    for seed in range(12):
+        release = kinked(seed)
+        people = people_of(200, 10)
+        problem = ClippedProblem(HuberLoss(0.01), people.features, people.labels)
+        objective = PerturbedObjective(problem, 0.04, release.trace["noise"], 1e-10)
+        assert objective.gradient_norm(release.value) <= 1e-10
+        np.testing.assert_array_equal(
+            release.trace["noise"], np.random.default_rng(seed).normal(0.0, 4.2, 10)
+        )
+
+
+def test_what_cannot_be_solved_is_refused_without_a_private_number(monkeypatch):
+    def helpless(objective):
+        raise RuntimeError(f"stopped at gradient norm {objective.gradient_norm(np.zeros(10))!r}")
+
+    monkeypatch.setattr(approximate_minima, "minimise", helpless)
+    with pytest.raises(CertificateError) as caught:
+        kinked()
+    text = "".join(traceback.format_exception(caught.value))
+    assert "gradient norm" not in text
+    assert "Newton" not in text
+
+
+def test_noise_that_leaves_no_ten_digits_is_no_refusal():
+    release = kinked(loss=LogisticLoss(), sigma=1e6)
+    assert release.trace["gradient_norm"] <= 1e-13 * 1e6 * math.sqrt(10)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "match"),
+    [
+        ({"calibration": Calibration(0.0, 1.0)}, ValueError, "sigma must be positive"),
+        ({"calibration": (1.0, 2.0)}, TypeError, "calibration must be a Calibration"),
+        ({"domain": "l2"}, TypeError, "domain must be a Domain"),
+        ({"domain": Domain("l2", 1.0, "real")}, ValueError, "domain must have labels"),
+        ({"dimension": 0}, ValueError, "dimension"),
+        ({"tau": 0.0}, ValueError, "tau"),
+    ],
+)
+def test_the_guarantee_alone_refuses_as_the_mechanism_does(changes, error, match):
+    arguments = {"domain": DOMAIN, "dimension": 4, **FIXED, **changes}
+    with pytest.raises(error, match=match):
+        approximate_minima_guarantee(LogisticLoss(), arguments.pop("domain"), **arguments)
 
 
 # ---------------------------------------------------------------- Iyengar et al.

@@ -32,8 +32,8 @@ from adaptive_dp.noise import gaussian
 from adaptive_dp.objective_perturbation.calibration import OutputNoise, analysis_curve
 from adaptive_dp.objective_perturbation.clipping import ClippedProblem, check_glm
 from adaptive_dp.objective_perturbation.perturbed_objective import PerturbedObjective, minimise
-from adaptive_dp.per_instance.calibration import Calibration
-from adaptive_dp.per_instance.objective import check_loss_of, perturb_objective
+from adaptive_dp.per_instance.calibration import Calibration, perturbation_guarantee
+from adaptive_dp.per_instance.objective import TOLERANCE, Objective, check_loss_of
 from adaptive_dp.privacy import Domain, Guarantee, Neighbours, Release, Trace
 from adaptive_dp.validation import (
     FloatArray,
@@ -63,11 +63,17 @@ class CertificateError(RuntimeError):
     ----------
     gradient_norm : float
         Length of the gradient at the answer; nan if there was no answer. Private, hence not in the message.
+    solver_error : Exception or None
+        What the solver raised. Private: its message may hold what it saw, hence it is not chained to this error, which
+        would print it.
     """
 
-    def __init__(self, message: str, gradient_norm: float) -> None:
+    def __init__(
+        self, message: str, gradient_norm: float = math.nan, solver_error: Exception | None = None
+    ) -> None:
         super().__init__(message)
         self.gradient_norm = gradient_norm
+        self.solver_error = solver_error
 
 
 class SolverRun(Protocol):
@@ -126,19 +132,21 @@ def approximate_minima_guarantee(
 
     Raises
     ------
-    ValueError
-        Gradients are unbounded on the domain and ``clip`` is None.
+    TypeError, ValueError
+        Impossible parameters; gradients are unbounded on the domain and ``clip`` is None.
     """
-    slope = check_glm(loss).lipschitz(domain, math.inf, dimension=check_count("dimension", dimension))
+    check_loss_of(check_glm(loss), domain, check_count("dimension", dimension))
+    scales = _check_calibration(calibration)
+    slope = loss.lipschitz(domain, math.inf, dimension=dimension)
     if clip is not None:
         slope = min(slope, check_ordinary("clip", clip))
     if not math.isfinite(slope):
         raise ValueError(f"clip must be given: the gradients of {loss!r} are unbounded on the domain")
     curve = analysis_curve(
         analysis,
-        mu=slope / calibration.sigma,
-        kappa=loss.smoothness(domain, dimension=dimension) / calibration.lam,
-        mu_out=OutputNoise(sigma_out, tau).mu(calibration.lam),
+        mu=slope / scales.sigma,
+        kappa=loss.smoothness(domain, dimension=dimension) / scales.lam,
+        mu_out=OutputNoise(sigma_out, tau).mu(scales.lam),
     )
     level = check_probability("delta", delta)
     return Guarantee(
@@ -228,6 +236,8 @@ def approximate_minima_perturbation(
     )
     if solver is not None and not callable(solver):
         raise TypeError(f"solver must be callable or None, got {type(solver).__name__}: {solver!r}")
+    if not isinstance(fallback, bool):
+        raise TypeError(f"fallback must be True or False, got {type(fallback).__name__}: {fallback!r}")
     bound = loss.lipschitz(data.domain, math.inf, dimension=data.columns)
     problem = ClippedProblem(
         loss, data.features, data.labels, None if clip is None or clip >= bound else clip
@@ -255,16 +265,20 @@ def _certified(
 
 def _run(objective: PerturbedObjective, solver: Solver) -> tuple[FloatArray, float]:
     name = getattr(solver, "__name__", type(solver).__name__)
+    failure: Exception | None = None
     try:
         answer = solver(objective)
         theta = np.array(getattr(answer, "theta", answer), dtype=np.float64)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (a black box may raise anything)
+        failure = error
+    if failure is not None:
+        # Outside the handler: a chained error is printed, and its message may tell about the records.
         raise CertificateError(
-            f"solver {name} raised {type(error).__name__}; nothing is released", math.nan
-        ) from error
+            f"solver {name} raised {type(failure).__name__}; nothing is released", solver_error=failure
+        )
     if theta.shape != (objective.columns,) or not np.isfinite(theta).all():
         raise CertificateError(
-            f"solver {name} must return {objective.columns} finite numbers; nothing is released", math.nan
+            f"solver {name} must return {objective.columns} finite numbers; nothing is released"
         )
     norm = objective.gradient_norm(theta)
     if not norm <= objective.tolerance:
@@ -283,8 +297,19 @@ def objective_perturbation(
     """Publish the exact minimiser of the perturbed objective (redberg2023, section 4.2.2), to 1e-10 in the gradient.
 
     :func:`~adaptive_dp.per_instance.perturb_objective` with the parameters of this chapter: generalised linear losses
-    with bounded gradients, no clipping. Arguments and errors as in :func:`approximate_minima_perturbation`.
+    with bounded gradients, no clipping. Arguments as in :func:`approximate_minima_perturbation`.
+
+    Where Newton's method fails, as it may at the kinks of a Huber loss, :func:`minimise` solves the same objective: to
+    1e-10, or to what rounding leaves beside noise that large (1e-13 sigma sqrt(d)).
+
+    Raises
+    ------
+    TypeError, ValueError
+        Impossible parameters, before any noise is drawn.
+    CertificateError
+        Neither found the minimiser: see there before trying again.
     """
+    check_generator(rng)
     if not isinstance(data, Dataset):
         raise TypeError(f"data must be a Dataset, got {type(data).__name__}")
     scales = _check_calibration(calibration)
@@ -293,4 +318,23 @@ def objective_perturbation(
         raise ValueError(
             f"loss must have bounded gradients on the domain, got {loss!r}; clip them: approximate_minima_perturbation"
         )
-    return perturb_objective(data, loss, lam=scales.lam, sigma=scales.sigma, delta=delta, rng=rng)
+    guarantee = perturbation_guarantee(
+        loss,
+        data.domain,
+        dimension=data.columns,
+        lam=scales.lam,
+        sigma=scales.sigma,
+        delta=check_probability("delta", delta),
+    )
+    problem = ClippedProblem(loss, data.features, data.labels)
+    b = gaussian(scales.sigma, data.columns, rng)
+    b.setflags(write=False)
+    try:
+        fit = Objective(data, loss, scales.lam).minimise(b, tolerance=TOLERANCE)
+        theta, norm = fit.theta, fit.gradient_norm
+    except Exception:  # noqa: BLE001 (whatever it is: b is drawn, and must not be drawn again)
+        theta = None
+    if theta is None:
+        goal = max(TOLERANCE, ROUNDING * scales.sigma * math.sqrt(data.columns))
+        theta, norm = _run(PerturbedObjective(problem, scales.lam, b, goal), minimise)
+    return Release(theta, guarantee, trace=Trace(noise=b, gradient_norm=norm))
