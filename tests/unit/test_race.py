@@ -247,7 +247,11 @@ def test_settings_of_the_profiles() -> None:
         ({"methods": ("DP-SGD",)}, ValueError, "methods must be one of .* got 'DP-SGD'"),
         ({"epsilons": (0.0,)}, ValueError, "epsilons must be positive, got 0"),
         ({"trials": 0}, ValueError, "repetitions must be at least 1, got 0"),
-        ({"rows": 0}, ValueError, "rows must be at least 1, got 0"),
+        ({"rows": 1}, ValueError, "rows must be at least 10, got 1"),
+        ({"rows": 8_001}, ValueError, "rows must be at most 8000, all there are of Synthetic-L, got 8001"),
+        ({"rows": 20.0}, TypeError, "rows must be an integer"),
+        ({"epsilons": 1.0}, TypeError, "epsilons must be a list, got float: 1.0"),
+        ({"methods": HONEST}, TypeError, "methods must be a list, got str"),
         ({"epochs": 1.5}, TypeError, "epochs must be an integer"),
         ({"delta": 1.0}, ValueError, "delta must lie strictly between 0 and 1"),
         ({"seed": -1}, ValueError, "seed must be at least 0, got -1"),
@@ -257,6 +261,13 @@ def test_bad_input(change: dict[str, Any], error: type[Exception], message: str)
     arguments: dict[str, Any] = {"data_name": "Synthetic-L", "methods": ALGORITHM_7[:1], **TINY, **change}
     with pytest.raises(error, match=message):
         race(**arguments)
+
+
+def test_the_public_number_of_records_is_declared() -> None:
+    for text in (experiment.__doc__, race.__doc__):
+        assert text is not None
+        assert "public" in text
+    assert "Schedule.of(figure)" in str(experiment.__doc__)
 
 
 def test_trials_report_what_they_took() -> None:

@@ -269,7 +269,7 @@ def _run(objective: PerturbedObjective, solver: Solver) -> tuple[FloatArray, flo
     try:
         answer = solver(objective)
         theta = np.array(getattr(answer, "theta", answer), dtype=np.float64)
-    except Exception as error:  # noqa: BLE001 (a black box may raise anything)
+    except Exception as error:
         failure = error
     if failure is not None:
         # Outside the handler: a chained error is printed, and its message may tell about the records.
@@ -332,7 +332,7 @@ def objective_perturbation(
     try:
         fit = Objective(data, loss, scales.lam).minimise(b, tolerance=TOLERANCE)
         theta, norm = fit.theta, fit.gradient_norm
-    except Exception:  # noqa: BLE001 (whatever it is: b is drawn, and must not be drawn again)
+    except Exception:
         theta = None
     if theta is None:
         goal = max(TOLERANCE, ROUNDING * scales.sigma * math.sqrt(data.columns))
