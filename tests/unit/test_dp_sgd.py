@@ -160,6 +160,19 @@ def test_numerical_calibration_needs_less_noise():
     assert 1e-5 * (1 - 1e-3) <= spent <= 1e-5
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "sampling", "steps"),
+    [(8.0, 1e-15, 0.01, 100), (1.0, 1e-12, 0.1, 50)],
+)
+def test_both_answers_of_the_numerical_curve_keep_the_promise(epsilon, delta, sampling, steps):
+    case = {"sampling": sampling, "steps": steps, "accountant": "numerical"}
+    sigma = noise_multiplier(epsilon=epsilon, delta=delta, **case)
+    curve = sampled_gaussian_curve(sigma=sigma, **case)
+    assert curve.epsilon(delta) <= epsilon
+    assert curve.delta(epsilon) <= delta
+    assert curve.epsilon(delta) >= epsilon * (1 - 1e-4)
+
+
 def test_calibration_agrees_with_no_sampling():
     """q = 1 is the Gaussian mechanism: the Rényi bound lies a little above the exact noise."""
     exact = 1 / (GaussianCurve(1.0).mu * 0.2680512)  # mu of (1, 1e-5)

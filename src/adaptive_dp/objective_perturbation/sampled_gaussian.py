@@ -324,7 +324,9 @@ def noise_multiplier(
     -------
     float
         Standard deviation of the noise over the clipping threshold, rounded up: the curve of the same accountant
-        needs at most ``epsilon`` at ``delta``, and less by a relative 1e-9 only (1e-5 for ``"numerical"``).
+        needs at most ``epsilon`` at ``delta``, and less by a relative 1e-9 only. For ``"numerical"`` both answers of
+        the curve hold, ``curve.epsilon(delta) <= epsilon`` and ``curve.delta(epsilon) <= delta``, with 1e-4 to spare
+        at most; more for delta below about 1e-12, where the two answers of a discretised distribution drift apart.
 
     Raises
     ------
@@ -348,11 +350,20 @@ def _noise_multiplier(e: float, d: float, q: float, t: int, accountant: str) -> 
         found = NumericalSampledGaussianCurve(q, sigma, t).delta(e)
         return math.log(max(found, 1e-300)) - math.log(d)
 
+    def over(sigma: float) -> float:
+        return min(NumericalSampledGaussianCurve(q, sigma, t).epsilon(d) - e, 1e6)
+
     near = smallest_sigma(lambda sigma: spent(sigma, COARSE_ORDERS), tolerance=1e-3, what=what)
     first = smallest_sigma(spent, start=near, width=1.002, what=what)
     if accountant == "renyi":
         return first
-    return smallest_sigma(failing, start=first, tolerance=1e-6, what=what)
+    sigma = smallest_sigma(failing, start=first, tolerance=1e-6, what=what)
+    if over(sigma) <= 0:
+        return sigma
+    # Far out in the tail the distribution is cut off, and delta(e) <= d does not imply epsilon(d) <= e.
+    return smallest_sigma(
+        lambda s: max(failing(s), over(s)), start=sigma, width=1 + 1e-5, tolerance=1e-6, what=what
+    )
 
 
 def smallest_sigma(
