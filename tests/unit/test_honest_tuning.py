@@ -15,6 +15,7 @@ from scipy import stats
 
 from adaptive_dp.accounting import GaussianCurve
 from adaptive_dp.datasets.dataset import Dataset
+from adaptive_dp.losses import HuberLoss
 from adaptive_dp.objective_perturbation import tuning
 from adaptive_dp.objective_perturbation.dp_sgd import Schedule
 from adaptive_dp.objective_perturbation.sampled_gaussian import SampledGaussianCurve
@@ -32,6 +33,7 @@ from adaptive_dp.objective_perturbation.tuning import (
     noise_table,
     poisson_mean,
     right_answers,
+    same_records,
     select_best,
 )
 from adaptive_dp.objective_perturbation.tuning_accounting import CandidateCurve
@@ -381,3 +383,87 @@ def test_disjoint_is_a_truth_value(disjoint):
         honest_noise_multiplier(
             epsilon=1.0, delta=1e-5, sampling=0.1, steps=10, score_sigma=5.0, disjoint=disjoint
         )
+
+
+def copied(data, order=slice(None)):
+    return Dataset(data.features[order].copy(), data.labels[order].copy(), data.domain)
+
+
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["same order", "reversed"])
+def test_the_same_people_under_another_name_are_refused(order):
+    data = dataset()
+    again = copied(data, order)
+    assert same_records(data, again)
+    rng = np.random.default_rng(0)
+    state = rng.bit_generator.state
+    for score in (PublicScore(again), NoisyScore(20.0, again)):
+        with pytest.raises(ValueError, match="score.records must be other records"):
+            honest_dp_sgd(data, **OPTIONS, score=score, rng=rng)
+    with pytest.raises(ValueError, match="^records must be other records"):
+        dishonest_dp_sgd(data, **OPTIONS, records=again, rng=rng)
+    assert rng.bit_generator.state == state
+
+
+def test_people_who_look_alike_are_not_refused():
+    """Single rows may coincide; and the same rows with other labels are other people."""
+    data = dataset()
+    mixed = Dataset(
+        np.vstack([data.features[:10], dataset(290, seed=9).features]),
+        np.concatenate([data.labels[:10], dataset(290, seed=9).labels]),
+        DOMAIN,
+    )
+    flipped = Dataset(data.features, np.roll(data.labels, 1), DOMAIN)
+    signed = Dataset([[0.0], [1.0]], [1.0, -1.0], DOMAIN)
+    assert not same_records(mixed, data)
+    assert not same_records(flipped, data)
+    assert not same_records(data.take(np.arange(20)), data)
+    assert same_records(signed, Dataset([[1.0], [-0.0]], [-1.0, 1.0], DOMAIN))
+    release = honest_dp_sgd(data, **OPTIONS, score=PublicScore(mixed), mean=6.0, rng=np.random.default_rng(1))
+    assert release.trace["rounds"] >= 1
+
+
+@pytest.mark.parametrize("records", [None, dataset(20, seed=5), np.eye(4)], ids=["own", "others", "array"])
+def test_dishonest_tuning_judges_by_sign_labels_and_names_its_argument(records):
+    real = Dataset(dataset().features, np.linspace(-1, 1, 300), Domain("l2", 1.0, "real", 1.0))
+    rng = np.random.default_rng(0)
+    state = rng.bit_generator.state
+    with pytest.raises((TypeError, ValueError), match="^(data|records) must .*(labels -1|be a Dataset)"):
+        dishonest_dp_sgd(real, **OPTIONS, loss=HuberLoss(0.5), records=records, rng=rng)
+    assert rng.bit_generator.state == state
+
+
+def test_a_score_that_is_not_a_number_never_beats_one():
+    for scores, winner in (
+        ([math.nan, 1.0, 2.0], 2),
+        ([math.nan, -math.inf], 1),
+        ([1.0, math.nan], 0),
+        ([math.nan, math.nan], 0),
+    ):
+        found = select_best(
+            lambda count, rng, scores=scores: [(score, i) for i, score in enumerate(scores)],
+            rounds=Fixed(len(scores)),
+            fallback=None,
+            rng=np.random.default_rng(0),
+        )
+        assert found == winner
+
+
+def test_arguments_are_named():
+    rng = np.random.default_rng(0)
+    state = rng.bit_generator.state
+    with pytest.raises(TypeError, match="rounds must be a law"):
+        select_best(lambda count, rng: [], rounds=5, fallback=None, rng=rng)
+    with pytest.raises(TypeError, match="candidates must be callable"):
+        select_best([], rounds=PoissonRounds(2.0), fallback=None, rng=rng)
+    for draw in (
+        lambda n, g: draw_rates([0.1], n, g),
+        LogUniform().draw,
+        lambda n, g: draw_rates(LogUniform(), n, g),
+    ):
+        with pytest.raises(TypeError, match="rng must be"):
+            draw(3, 3)
+        with pytest.raises(TypeError, match="count must be an integer"):
+            draw(1.5, rng)
+        with pytest.raises(ValueError, match="count must be at least 0"):
+            draw(-1, rng)
+    assert rng.bit_generator.state == state

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from adaptive_dp.datasets.dataset import Dataset
 from adaptive_dp.losses import Loss
@@ -97,22 +97,25 @@ class LogUniform:
 
     def draw(self, count: int, rng: np.random.Generator) -> FloatArray:
         """Draw ``count`` independent rates, shape (count,)."""
-        return np.exp(rng.uniform(math.log(self.low), math.log(self.high), count))
+        size = check_count("count", count, minimum=0)
+        return np.exp(check_generator(rng).uniform(math.log(self.low), math.log(self.high), size))
 
 
 def draw_rates(rates: LogUniform | ArrayLike, count: int, rng: np.random.Generator) -> FloatArray:
     """Independent candidates: from the law, or from a grid uniformly and *with* replacement; shape (count,)."""
     if isinstance(rates, LogUniform):
         return rates.draw(count, rng)
-    grid = check_rates(rates)
-    return np.asarray(grid[rng.integers(grid.size, size=count)])
+    grid, size = check_rates(rates), check_count("count", count, minimum=0)
+    return np.asarray(grid[check_generator(rng).integers(grid.size, size=size)])
 
 
 @dataclass(frozen=True, slots=True)
 class PublicScore:
     """Score a model by its accuracy on public records.
 
-    The guarantee says nothing about the people in ``records``.
+    The guarantee says nothing about the people in ``records``. That none of them is among the training records is the
+    caller's duty: only the training records themselves, in whatever order, are recognised and refused. (Two people may
+    look alike, so that equal rows prove nothing.)
     """
 
     records: Dataset
@@ -131,8 +134,9 @@ class NoisyScore:
     records : Dataset, optional
         Validation records of *other* people than the training records: they are then part of the private data, whose
         neighbours add or remove one record of either part. A person in the validation part is met by the scores alone,
-        one in the training part by the training alone, and the larger of the two losses counts. By default the
-        training records: the two losses add up.
+        one in the training part by the training alone, and the larger of the two losses counts. That they are other
+        people is the caller's duty, as for :class:`PublicScore`. By default the training records: the two losses add
+        up.
     """
 
     sigma: float
@@ -177,17 +181,30 @@ def select_best(
     Parameters
     ----------
     candidates : callable ``(count, rng) -> [(score, outcome), ...]``
-        Independent and identically distributed; scores are numbers, not nan.
+        Independent and identically distributed. A score that is nan ranks below all numbers.
     rounds : PoissonRounds or another law
         How many.
     fallback : object
         The answer if there is no candidate; it must not depend on the data.
     rng : numpy.random.Generator
+
+    Raises
+    ------
+    TypeError
+        ``candidates`` is not callable, ``rounds`` no law, ``rng`` no generator; nothing was drawn.
     """
+    if not callable(candidates):
+        raise TypeError(f"candidates must be callable, got {type(candidates).__name__}: {candidates!r}")
+    if not callable(getattr(rounds, "draw", None)):
+        raise TypeError(
+            f"rounds must be a law with a method draw(rng), such as PoissonRounds, got {type(rounds).__name__}: "
+            f"{rounds!r}"
+        )
     count = rounds.draw(check_generator(rng))
     best: tuple[float, Outcome] | None = None
     for score, outcome in candidates(count, rng) if count else ():
-        if best is None or score > best[0]:
+        # Not refused: which scores are nan may depend on the records.
+        if best is None or score > best[0] or (math.isnan(best[0]) and not math.isnan(score)):
             best = (score, outcome)
     return fallback if best is None else best[1]
 
@@ -331,7 +348,8 @@ def dishonest_dp_sgd(
     Parameters
     ----------
     records : Dataset, optional
-        Where accuracies are compared; by default on the training records. The other parameters are those of
+        Where accuracies are compared; by default on the training records, which must have labels -1, +1 then, as
+        they must have anyway. The other parameters are those of
         :func:`honest_dp_sgd`.
 
     Returns
@@ -343,7 +361,7 @@ def dishonest_dp_sgd(
     """
     function, bound = check_problem(data, loss, clip, optimiser=optimiser, precision=precision)
     check_schedule(schedule)
-    judged = data if records is None else _scored_records(PublicScore(records), data)
+    judged = _judging_records("records", records, data)
     grid = learning_rates() if rates is None else check_rates(rates)
     check_generator(rng)
     sigma = noise_multiplier(
@@ -395,14 +413,40 @@ def _scored_records(score: object, data: Dataset) -> Dataset:
     """Return the records that ``score`` looks at, or refuse a score that does not fit."""
     if not isinstance(score, PublicScore | NoisyScore):
         raise TypeError(f"score must be a PublicScore or a NoisyScore, got {type(score).__name__}: {score!r}")
-    own = isinstance(score, NoisyScore) and score.records is None
-    records = data if own else score.records
+    if isinstance(score, PublicScore) and score.records is None:
+        raise TypeError("score.records must be a Dataset, got NoneType")
+    return _judging_records("score.records", score.records, data)
+
+
+def _judging_records(name: str, records: object, data: Dataset) -> Dataset:
+    """Return the records that models are judged on, the training records for None, or refuse those that do not fit."""
+    if records is None:
+        if data.domain.labels != "sign":
+            raise ValueError(f"data must have labels -1, +1 to be judged on, got {data!r}")
+        return data
     if not isinstance(records, Dataset):
-        raise TypeError(f"score.records must be a Dataset, got {type(records).__name__}")
-    if records is data and not own:
-        raise ValueError("score.records must be other records than the training data; leave them out instead")
+        raise TypeError(f"{name} must be a Dataset, got {type(records).__name__}")
     if records.columns != data.columns or records.domain.labels != "sign" or data.domain.labels != "sign":
         raise ValueError(
-            f"score.records must have {data.columns} columns and labels -1, +1 as the data, got {records!r}"
+            f"{name} must have {data.columns} columns and labels -1, +1 as the data, got {records!r}"
         )
+    if same_records(records, data):
+        raise ValueError(f"{name} must be other records than the training data; leave them out instead")
     return records
+
+
+def same_records(first: Dataset, second: Dataset) -> bool:
+    """Whether two data sets hold the same rows with the same labels, in whatever order. Private if one of them is."""
+    if first is second:
+        return True
+    if first.features.shape != second.features.shape:
+        return False
+    if np.array_equal(np.sort(first.labels), np.sort(second.labels)):
+        return bool(np.array_equal(_sorted_rows(first), _sorted_rows(second)))
+    return False
+
+
+def _sorted_rows(data: Dataset) -> NDArray[np.void]:
+    """Rows with their labels as strings of bytes, sorted; 0 and -0 are one number."""
+    table = np.ascontiguousarray(np.column_stack([data.features, data.labels]) + 0.0)
+    return np.sort(table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel())
