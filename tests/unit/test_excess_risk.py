@@ -235,3 +235,47 @@ def test_bad_generators_are_refused():
         measure_excess_risk(data, LOGISTIC, sigma=1.0, lam=1.0, rng=0)
     with pytest.raises(TypeError, match="rng"):
         rate_table((4,), rng=0)
+
+
+def test_the_spread_bound_where_lam_is_below_the_rounding_of_the_gram_matrix():
+    X = np.random.default_rng(0).standard_normal((5, 20))
+    inverse = (1 / np.linalg.svd(X, compute_uv=False) ** 2).sum()
+    for lam in (1e-15, 1e-40):
+        found = spread_noise_bound(X, sigma=1.0, lam=lam, bend=1.0)
+        assert found == pytest.approx((15 / lam + inverse) / 2, rel=1e-12)
+        # The same row five times over has one singular value.
+        assert spread_noise_bound(np.tile(X[:1], (5, 1)), sigma=1.0, lam=lam, bend=1.0) == pytest.approx(
+            19 / lam / 2, rel=1e-12
+        )
+    assert spread_noise_bound(np.zeros((3, 2)), sigma=1.0, lam=0.5, bend=1.0) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("delta", [1e-280, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 50.0])
+def test_the_optimal_choice_is_the_smallest_at_extreme_deltas_too(epsilon, delta):
+    sigma, lam = optimal_choice(
+        epsilon=epsilon, delta=delta, slope=1.0, curvature=0.25, dimension=5, norm=1.0
+    )
+    assert LinearPerturbationCurve(1 / sigma, 0.25 / lam).delta(epsilon) <= delta
+    less = 1 - 1e-6
+    assert LinearPerturbationCurve(1 / (less * sigma), 0.25 / (less * lam)).delta(epsilon) > delta
+
+
+def test_deltas_that_underflow_are_refused():
+    with pytest.raises(ValueError, match="delta must be at least 1e-290, got 1e-300"):
+        optimal_choice(epsilon=1.0, delta=1e-300, slope=1.0, curvature=0.25, dimension=5, norm=1.0)
+
+
+def test_measurements_refuse_before_drawing():
+    data = noisy_logistic(10, 2, np.random.default_rng(0))
+    real = Dataset(data.features, 0.5 * data.labels, Domain("l2", 1.0, "real", 1.0))
+    rng = np.random.default_rng(0)
+    state = rng.bit_generator.state
+    for people, loss, error, message in (
+        (data.features, LOGISTIC, TypeError, "data must be a Dataset, got ndarray"),
+        (data, "a", TypeError, "loss must be a Loss"),
+        (real, LOGISTIC, ValueError, "domain must have labels"),
+    ):
+        with pytest.raises(error, match=message):
+            measure_excess_risk(people, loss, sigma=1.0, lam=1.0, rng=rng)
+    assert rng.bit_generator.state == state

@@ -397,9 +397,9 @@ def test_the_same_people_under_another_name_are_refused(order):
     rng = np.random.default_rng(0)
     state = rng.bit_generator.state
     for score in (PublicScore(again), NoisyScore(20.0, again)):
-        with pytest.raises(ValueError, match="score.records must be other records"):
+        with pytest.raises(ValueError, match=r"score\.records must be other records"):
             honest_dp_sgd(data, **OPTIONS, score=score, rng=rng)
-    with pytest.raises(ValueError, match="^records must be other records"):
+    with pytest.raises(ValueError, match=r"^records must be other records"):
         dishonest_dp_sgd(data, **OPTIONS, records=again, rng=rng)
     assert rng.bit_generator.state == state
 
@@ -427,7 +427,7 @@ def test_dishonest_tuning_judges_by_sign_labels_and_names_its_argument(records):
     real = Dataset(dataset().features, np.linspace(-1, 1, 300), Domain("l2", 1.0, "real", 1.0))
     rng = np.random.default_rng(0)
     state = rng.bit_generator.state
-    with pytest.raises((TypeError, ValueError), match="^(data|records) must .*(labels -1|be a Dataset)"):
+    with pytest.raises((TypeError, ValueError), match=r"^(data|records) must .*(labels -1|be a Dataset)"):
         dishonest_dp_sgd(real, **OPTIONS, loss=HuberLoss(0.5), records=records, rng=rng)
     assert rng.bit_generator.state == state
 

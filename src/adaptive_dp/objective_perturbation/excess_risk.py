@@ -32,7 +32,9 @@ from scipy import stats
 from adaptive_dp.accounting import smallest_feasible
 from adaptive_dp.datasets.dataset import Dataset
 from adaptive_dp.losses import Loss
+from adaptive_dp.objective_perturbation.clipping import check_glm
 from adaptive_dp.per_instance.calibration import Calibration, LinearPerturbationCurve
+from adaptive_dp.per_instance.objective import check_loss_of
 from adaptive_dp.privacy import Domain
 from adaptive_dp.solvers import minimise_newton
 from adaptive_dp.validation import (
@@ -48,6 +50,7 @@ from adaptive_dp.validation import (
 # Predictions held at once while many minimisers are sought.
 BLOCK_ENTRIES = 1 << 20
 NEWTON_STEPS = 100
+SMALLEST_DELTA = 1e-290
 # Curvature of the mean loss, relative to its largest, at which a "minimiser" is taken for an escape to infinity.
 FLAT = 1e-7
 
@@ -125,8 +128,12 @@ def spread_noise_bound(
     """
     X = as_finite_array("features", features, ndim=2)
     ridge, slack = check_ordinary("lam", lam), _nonnegative("tau", tau)
-    matrix = _nonnegative("bend", bend) * (X.T @ X) + ridge * np.eye(X.shape[1])
-    trace = float((1 / np.linalg.eigvalsh(matrix)).sum())
+    least = _nonnegative("bend", bend)
+    # Eigenvalues of X'X are rounded by 1e-16 of the largest, which may be more than lam: singular values are not, and
+    # those that are rounding alone count as 0, on the safe side.
+    sizes = np.linalg.svd(X, compute_uv=False)
+    sizes = sizes[sizes > max(X.shape) * np.finfo(np.float64).eps * sizes.max(initial=0.0)]
+    trace = float((1 / (least * sizes**2 + ridge)).sum()) + (X.shape[1] - sizes.size) / ridge
     return (check_ordinary("sigma", sigma) * math.sqrt(trace) + slack / math.sqrt(ridge)) ** 2 / 2
 
 
@@ -142,8 +149,15 @@ def optimal_choice(
     """Smallest sigma that is (epsilon, delta) with lam = sqrt(d) sigma / norm, for a generalised linear loss.
 
     ``norm`` must not come from the data if theta is released: a public guess of ||theta*|| serves.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A parameter out of range; ``delta`` below 1e-290, where profiles underflow.
     """
     level, tail = check_ordinary("epsilon", epsilon), check_probability("delta", delta)
+    if tail < SMALLEST_DELTA:
+        raise ValueError(f"delta must be at least {SMALLEST_DELTA:g}, got {tail!r}")
     size, bend = check_ordinary("slope", slope), check_ordinary("curvature", curvature)
     unit = best_lam(dimension=dimension, sigma=1.0, norm=norm)
 
@@ -151,7 +165,10 @@ def optimal_choice(
         found = LinearPerturbationCurve(size / sigma, bend / (unit * sigma)).delta(level)
         return math.log(max(found, 1e-300) / tail)
 
-    sigma = smallest_feasible(excess, 1e-3 * size / level, 1e6 * (size + bend / unit) / level)
+    low = 1e-3 * size / level
+    while excess(low) <= 0:  # a tiny epsilon beside a large delta: the total variation is all that counts
+        low *= 1e-3
+    sigma = smallest_feasible(excess, low, 1e6 * (size + bend / unit) / level)
     return Calibration(sigma, unit * sigma)
 
 
@@ -221,10 +238,15 @@ def measure_excess_risk(
 
     Raises
     ------
+    TypeError, ValueError
+        Bad arguments, a loss that is not defined for the labels included, before anything is drawn.
     RuntimeError
         J has no minimiser that Newton's method can find.
     """
     check_generator(rng)
+    if not isinstance(data, Dataset):
+        raise TypeError(f"data must be a Dataset, got {type(data).__name__}")
+    check_loss_of(check_glm(loss), data.domain, data.columns)
     count = check_count("repetitions", repetitions, minimum=2)
     noise, ridge = check_ordinary("sigma", sigma), check_ordinary("lam", lam)
     slack, out = _nonnegative("tau", tau), _nonnegative("sigma_out", sigma_out)
