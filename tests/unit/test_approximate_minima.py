@@ -479,6 +479,24 @@ def test_iyengar_scales():
         iyengar_noise(rows=2000, epsilon=11.0, delta=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"rows": 10**400}, "rows must be at most"),
+        ({"rows": 10**200}, "rows must be at most"),
+        ({"delta": 1e-320}, "delta must leave"),
+        ({"delta": 1e-10, "output_share": 1e-299}, "delta must leave"),
+        ({"epsilon": 1e-99}, r"output_share \* epsilon"),
+        ({"slope": 1e60}, "lam, 2 curvature"),
+        ({"gamma": 1e-100, "slope": 1e40}, "ordinary output noise"),
+        ({"objective_share": 1 - 1e-17}, "objective_share"),
+    ],
+)
+def test_iyengar_scales_that_overflow_are_refused(changes, match):
+    with pytest.raises(ValueError, match=match):
+        iyengar_noise(**{"rows": 2000, "epsilon": 1.0, "delta": 1e-7} | changes)
+
+
 def test_iyengar_scales_hold_with_room_under_the_reduction():
     table = iyengar_table((1.0, 8.0))
     assert table["holds"].all()

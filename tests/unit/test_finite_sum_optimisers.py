@@ -6,9 +6,11 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from adaptive_dp.losses import LogisticLoss, Loss, SquaredLoss
+from adaptive_dp.objective_perturbation import optimisers
 from adaptive_dp.objective_perturbation.optimisation_cost import (
     StartingPoint,
     accelerated_bound,
@@ -212,3 +214,63 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="at least 3 sizes"):
         exponents(evaluations_table((20,), runs=2, rng=np.random.default_rng(0)))
     assert issubclass(Cornered, Loss)
+
+
+def test_labels_and_rows_that_make_nonsense_are_refused():
+    with pytest.raises(ValueError, match=r"labels must be -1 or \+1"):
+        FiniteSum([[1.0], [2.0]], [0.0, 1.0], LogisticLoss(), 1.0)
+    with pytest.raises(ValueError, match="features must be so small"):
+        FiniteSum([[1e200]], [1.0], LogisticLoss(), 1.0)
+
+
+@pytest.mark.parametrize("method", [gradient_descent, accelerated_gradient])
+def test_a_tolerance_below_rounding_ends_where_nothing_moves(method):
+    f = problem(20, lam=20.0)
+    with pytest.raises(ValueError, match="gamma must lie between"):
+        method(f, gamma=1e-300)
+    run = method(f, gamma=1e-90, limit=10_000_000)
+    assert not run.converged
+    assert run.evaluations < 10_000_000
+    assert run.gradient_norm < 1e-10
+
+
+def test_a_long_history_is_thinned_and_keeps_its_ends(monkeypatch):
+    f = problem(20, lam=0.05)
+    whole = gradient_descent(f, gamma=1e-6).history
+    monkeypatch.setattr(optimisers, "LONGEST_HISTORY", 50)
+    run = gradient_descent(f, gamma=1e-6)
+    assert len(run.history) <= 52 < len(whole)
+    assert run.evaluations == whole["evaluations"].iloc[-1]
+    kept = whole.merge(run.history)
+    assert len(kept) == len(run.history)  # the same numbers
+    for end in (0, -1):
+        assert run.history.iloc[end].tolist() == whole.iloc[end].tolist()
+
+
+def test_bounds_of_tiny_tolerances_are_numbers_or_refused():
+    start = StartingPoint(rows=10, smoothness=100.0, lam=1.0, gap=1.0, distance=1.0, gradient_norm=2.0)
+    for bound in (descent_bound, accelerated_bound, lambda s, gamma: sag_bound(s, gamma=gamma, failure=0.05)):
+        assert bound(start, gamma=1e-99) > bound(start, gamma=1e-9)
+        with pytest.raises(ValueError, match="gamma must lie between"):
+            bound(start, gamma=1e-170)
+    far = StartingPoint(rows=10, smoothness=1e90, lam=1.0, gap=1.0, distance=1e90, gradient_norm=1.0)
+    with pytest.raises(ValueError, match="gamma is so small"):
+        accelerated_bound(far, gamma=1e-100)
+    with pytest.raises(ValueError, match="gamma is so small"):
+        sag_bound(far, gamma=1e-100, failure=0.05)
+
+
+def test_simulated_problems_refuse_before_drawing():
+    rng = np.random.default_rng(0)
+    state = rng.bit_generator.state
+    with pytest.raises(ValueError, match="lam must be positive"):
+        perturbed_problem(10, lam=-1.0, rng=rng)
+    assert rng.bit_generator.state == state
+
+
+def test_tables_without_sizes_are_refused():
+    for table in (pd.DataFrame(), pd.DataFrame(columns=["n", "method", "evaluations", "logarithm", "bound"])):
+        with pytest.raises(ValueError, match="table must be one of evaluations_table"):
+            exponents(table)
+    with pytest.raises(TypeError, match="table must be a DataFrame"):
+        exponents([])

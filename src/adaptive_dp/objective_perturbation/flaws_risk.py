@@ -28,7 +28,6 @@ from adaptive_dp.validation import (
     as_finite_array,
     check_count,
     check_ordinary,
-    check_positive,
     check_probability,
     check_real,
 )
@@ -191,7 +190,7 @@ def printed_descent_bound(start: StartingPoint, *, gamma: float) -> float:
     2 (L - lam) / lam log(L^2 ||theta_0 - theta*||^2 / gamma^2) steps.
     Valid for lam <= L / 2 only, and at least four times the right number: the 2 is not needed, and the squares are not.
     """
-    ratio = (start.smoothness * start.distance / check_positive("gamma", gamma)) ** 2
+    ratio = (start.smoothness * start.distance / check_ordinary("gamma", gamma)) ** 2
     return start.rows * 2 * (start.condition - 1) * math.log(max(ratio, 1.0))
 
 
@@ -204,7 +203,7 @@ def printed_sag_bound(start: StartingPoint, *, gamma: float, failure: float) -> 
     n = start.rows
     constant = 1.5 * n * start.gap + 4 * start.smoothness * start.distance**2
     tail = check_probability("failure", failure)
-    ratio = start.condition * start.smoothness * constant / (check_positive("gamma", gamma) ** 2 * tail)
+    ratio = start.condition * start.smoothness * constant / (check_ordinary("gamma", gamma) ** 2 * tail)
     rate = min(1 / (16 * start.condition), 1 / (8 * n))
     return math.log(max(ratio, 1.0)) / -math.log1p(-rate)
 

@@ -25,6 +25,10 @@ from adaptive_dp.privacy import PrivacyCurve
 from adaptive_dp.validation import check_count, check_ordinary, check_probability
 
 
+MOST_ROWS = 10**15
+SMALLEST_TAIL = 1e-300
+
+
 class IyengarNoise(NamedTuple):
     """Scales for the objective that is a mean of n losses."""
 
@@ -88,7 +92,8 @@ def iyengar_noise(
     Raises
     ------
     ValueError
-        A parameter out of range, or e_obj - e_noise is 1 or more, which their theorem excludes.
+        A parameter out of range, or e_obj - e_noise is 1 or more, which their theorem excludes; scales outside
+        1e-100 ... 1e100.
     """
     n, level = check_count("rows", rows), check_ordinary("epsilon", epsilon)
     tail, size = check_probability("delta", delta), check_ordinary("slope", slope)
@@ -100,11 +105,25 @@ def iyengar_noise(
         raise ValueError(
             f"objective_share must leave less than 1 of epsilon to the ridge, got {objective - noise:.6g}"
         )
+    if n > MOST_ROWS:
+        raise ValueError(f"rows must be at most {MOST_ROWS:g}, got {n}")
+    if share * tail < SMALLEST_TAIL or (1 - share) * tail < SMALLEST_TAIL:
+        raise ValueError(f"delta must leave {SMALLEST_TAIL:g} to either share, got {tail!r}")
     goal = 1 / n**2 if gamma is None else check_ordinary("gamma", gamma)
-    lam = 2 * bend / (objective - noise)
+    check_ordinary("output_share * epsilon", out)
+    check_ordinary("objective_share * (1 - output_share) * epsilon", noise)
+    lam = check_ordinary("lam, 2 curvature over what is left of epsilon,", 2 * bend / (objective - noise))
+    scales = {
+        "objective": 2 * size / n * _factor((1 - share) * tail) / noise,
+        "output": n * goal / lam * _factor(share * tail) / out,
+    }
+    for name, scale in scales.items():
+        if not 1e-100 <= scale <= 1e100:
+            raise ValueError(
+                f"rows, epsilon, delta, slope, curvature and gamma must give an ordinary {name} noise, got {scale!r}"
+            )
     return IyengarNoise(
-        objective=2 * size / n * _factor((1 - share) * tail) / noise,
-        output=n * goal / lam * _factor(share * tail) / out,
+        **scales,
         lam=lam,
         gamma=goal,
         rows=n,

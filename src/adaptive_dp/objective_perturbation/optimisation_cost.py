@@ -43,7 +43,6 @@ from adaptive_dp.validation import (
     check_count,
     check_generator,
     check_ordinary,
-    check_positive,
     check_probability,
     check_real,
 )
@@ -108,18 +107,26 @@ class StartingPoint:
 
     def descent_ratio(self, gamma: float) -> float:
         """By which factor ||grad f|| must fall."""
-        return self.gradient_norm / check_positive("gamma", gamma)
+        return _finite(self.gradient_norm / check_ordinary("gamma", gamma))
 
     def accelerated_ratio(self, gamma: float) -> float:
         """By which factor f_0 - f* + lam / 2 ||theta_0 - theta*||^2 must fall."""
-        energy = self.gap + 0.5 * self.lam * self.distance**2
-        return 18 * self.condition * self.smoothness * energy / check_positive("gamma", gamma) ** 2
+        energy = self.gap + 0.5 * self.lam * (self.distance * self.distance)
+        return _finite(18 * self.condition * self.smoothness * energy / check_ordinary("gamma", gamma) ** 2)
 
     def sag_ratio(self, gamma: float, failure: float) -> float:
         """By which factor Schmidt's constant for f must fall, so that Markov's inequality gives 1 - ``failure``."""
-        constant = 1.5 * self.gap + 4 * self.smoothness / self.rows * self.distance**2
+        constant = 1.5 * self.gap + 4 * self.smoothness / self.rows * (self.distance * self.distance)
         tail = check_probability("failure", failure)
-        return 2 * self.smoothness * constant / (check_positive("gamma", gamma) ** 2 * tail)
+        goal = check_ordinary("gamma", gamma)
+        return _finite(2 * self.smoothness * constant / goal**2 / tail)
+
+
+def _finite(ratio: float) -> float:
+    """Return ``ratio``, or refuse one that overflowed."""
+    if not math.isfinite(ratio):
+        raise ValueError("gamma is so small beside L, lam, gap and distance that the bound overflows")
+    return ratio
 
 
 def descent_bound(start: StartingPoint, *, gamma: float) -> int:
@@ -177,14 +184,14 @@ def perturbed_problem(
     """
     n, d = check_count("rows", rows), check_count("columns", columns, minimum=2)
     kind = check_choice("layout", layout, LAYOUTS)
-    noise = check_ordinary("sigma", sigma)
+    noise, ridge = check_ordinary("sigma", sigma), check_ordinary("lam", lam)
     features = check_generator(rng).standard_normal((n, d))
     if kind == "flat":
         features[:, -1] = 0.0
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     hidden = rng.standard_normal(d)
     labels = np.where(rng.random(n) < 1 / (1 + np.exp(-4 * features @ hidden)), 1.0, -1.0)
-    return FiniteSum(features, labels, LogisticLoss(), lam, noise * rng.standard_normal(d))
+    return FiniteSum(features, labels, LogisticLoss(), ridge, noise * rng.standard_normal(d))
 
 
 def evaluations_table(
@@ -273,6 +280,13 @@ def exponents(table: pd.DataFrame, *, level: float = 0.95) -> pd.DataFrame:
         ``method``, ``claimed``; ``measured``, ``low``, ``high``; ``bound``, the power of the bound alike.
     """
     coverage = check_probability("level", level)
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(f"table must be a DataFrame, got {type(table).__name__}")
+    missing = {"n", "method", "evaluations", "logarithm", "bound"} - set(table.columns)
+    if table.empty or missing:
+        raise ValueError(
+            f"table must be one of evaluations_table, got {len(table)} rows, without {sorted(missing)}"
+        )
     rows = []
     for method, part in table.groupby("method", sort=False):
         if len(part) < 3:

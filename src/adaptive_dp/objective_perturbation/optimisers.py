@@ -28,12 +28,12 @@ from adaptive_dp.validation import (
     check_count,
     check_generator,
     check_ordinary,
-    check_positive,
 )
 
 LIMIT = 1_000_000_000
 """Incremental gradients after which a method gives up, by default."""
 Memory = Literal["vectors", "scalars"]
+LONGEST_HISTORY = 10_000
 MEMORIES: tuple[Memory, ...] = ("vectors", "scalars")
 
 
@@ -78,20 +78,25 @@ class FiniteSum:
             )
         if not isinstance(loss, Loss):
             raise TypeError(f"loss must be a Loss, got {type(loss).__name__}")
+        loss.check_labels(y)
         if not math.isfinite(loss.curvature):
             raise ValueError(f"loss must have a finite curvature, got {loss.curvature!r}")
         b = np.zeros(X.shape[1]) if linear is None else as_finite_array("linear", linear, ndim=1)
         if b.shape != (X.shape[1],):
             raise ValueError(f"linear must have shape ({X.shape[1]},), got {b.shape}")
         ridge = check_ordinary("lam", lam)
-        largest = float(np.einsum("ij,ij->i", X, X).max())
+        with np.errstate(over="ignore"):
+            largest = float(np.einsum("ij,ij->i", X, X).max())
+            smoothness = float(X.shape[0] * loss.curvature * largest + ridge)
+        if not math.isfinite(smoothness):
+            raise ValueError("features must be so small that the squares of their norms do not overflow")
         for name, value in (
             ("features", X),
             ("labels", y),
             ("loss", loss),
             ("lam", ridge),
             ("linear", b),
-            ("smoothness", X.shape[0] * loss.curvature * largest + ridge),
+            ("smoothness", smoothness),
         ):
             object.__setattr__(self, name, value)
 
@@ -147,7 +152,8 @@ class OptimiserRun:
     converged : bool
         Whether ``gradient_norm`` is at most gamma. If not, theta must not be released.
     history : DataFrame
-        ``evaluations``, ``gradient_norm``: each test of the stopping rule.
+        ``evaluations``, ``gradient_norm``: each test of the stopping rule. Of more than 10,000 every second, fourth,
+        ... one, and the last.
     """
 
     theta: FloatArray
@@ -157,10 +163,43 @@ class OptimiserRun:
     history: pd.DataFrame
 
 
-def _run(theta: FloatArray, gamma: float, tests: list[tuple[int, float]]) -> OptimiserRun:
-    history = pd.DataFrame(tests, columns=["evaluations", "gradient_norm"])
-    spent, norm = tests[-1]
-    return OptimiserRun(theta, norm, spent, norm <= gamma, history)
+class _Tests:
+    """Tests of the stopping rule: all of them while they are few, then thinned out evenly."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[int, float]] = []
+        self.last = (0, math.inf)
+        self.count, self.every = 0, 1
+
+    def add(self, spent: int, norm: float) -> None:
+        self.last = (spent, norm)
+        if self.count % self.every == 0:
+            self.kept.append(self.last)
+            if len(self.kept) > LONGEST_HISTORY:
+                self.kept, self.every = self.kept[::2], 2 * self.every
+        self.count += 1
+
+    def run(self, theta: FloatArray, gamma: float) -> OptimiserRun:
+        rows = self.kept if self.kept[-1] == self.last else [*self.kept, self.last]
+        spent, norm = self.last
+        history = pd.DataFrame(rows, columns=["evaluations", "gradient_norm"])
+        return OptimiserRun(theta, norm, spent, norm <= gamma, history)
+
+
+class _Cycle:
+    """Whether a deterministic iteration has come back to where it was (Brent's method: one state is remembered)."""
+
+    def __init__(self) -> None:
+        self.state: tuple[FloatArray, ...] = ()
+        self.steps, self.next = 0, 1
+
+    def again(self, *state: FloatArray) -> bool:
+        if self.state and all(np.array_equal(new, old) for new, old in zip(state, self.state, strict=True)):
+            return True
+        self.steps += 1
+        if self.steps == self.next:
+            self.state, self.next = state, 2 * self.next
+        return False
 
 
 def gradient_descent(
@@ -172,20 +211,21 @@ def gradient_descent(
     ----------
     problem : FiniteSum
     gamma : float
-        Positive, in the units of the sum.
+        From 1e-100 to 1e100, in the units of the sum.
     start : array_like, shape (d,), optional
         0 by default.
     limit : int
-        No step is begun after so many incremental gradients.
+        No step is begun after so many incremental gradients, nor where theta has come back to a point where it was
+        before: it would go round for ever, for rounding hides what is left of the gradient.
     """
-    theta, goal = problem.check_start(start), check_positive("gamma", gamma)
-    most, n = check_count("limit", limit), problem.rows
-    tests: list[tuple[int, float]] = []
+    theta, goal = problem.check_start(start), check_ordinary("gamma", gamma)
+    most, n, tests = check_count("limit", limit), problem.rows, _Tests()
+    seen = _Cycle()
     while True:
         gradient = problem.gradient(theta)
-        tests.append(((len(tests) + 1) * n, float(np.linalg.norm(gradient))))
-        if tests[-1][1] <= goal or tests[-1][0] >= most:
-            return _run(theta, goal, tests)
+        tests.add((tests.count + 1) * n, float(np.linalg.norm(gradient)))
+        if tests.last[1] <= goal or tests.last[0] >= most or seen.again(theta):
+            return tests.run(theta, goal)
         theta = theta - gradient / problem.smoothness
 
 
@@ -197,16 +237,16 @@ def accelerated_gradient(
     The answer is an extrapolated point: there the gradient is known, and the test costs nothing more. Parameters as
     for :func:`gradient_descent`.
     """
-    point, goal = problem.check_start(start), check_positive("gamma", gamma)
+    point, goal = problem.check_start(start), check_ordinary("gamma", gamma)
     most, n = check_count("limit", limit), problem.rows
     root = math.sqrt(problem.smoothness / problem.lam)
     momentum = (root - 1) / (root + 1)
-    last, tests = point, list[tuple[int, float]]()
+    last, tests, seen = point, _Tests(), _Cycle()
     while True:
         gradient = problem.gradient(point)
-        tests.append(((len(tests) + 1) * n, float(np.linalg.norm(gradient))))
-        if tests[-1][1] <= goal or tests[-1][0] >= most:
-            return _run(point, goal, tests)
+        tests.add((tests.count + 1) * n, float(np.linalg.norm(gradient)))
+        if tests.last[1] <= goal or tests.last[0] >= most or seen.again(point, last):
+            return tests.run(point, goal)
         new = point - gradient / problem.smoothness
         point, last = new + momentum * (new - last), new
 
@@ -244,7 +284,7 @@ def sag_runs(
     ----------
     problem : FiniteSum
     gamma : float
-        Positive, in the units of the sum.
+        From 1e-100 to 1e100, in the units of the sum.
     runs : int
         How many.
     rng : numpy.random.Generator
@@ -262,15 +302,16 @@ def sag_runs(
     Steps depend on each other, so that a single run is a Python loop: about 2e4 steps a second, and nearly as many
     for eight runs at once. (Many records a step would be another algorithm.)
     """
-    begin, goal = problem.check_start(start), check_positive("gamma", gamma)
+    begin, goal = problem.check_start(start), check_ordinary("gamma", gamma)
     count, most = check_count("runs", runs), check_count("limit", limit)
     check_generator(rng)
     kind = check_choice("memory", memory, MEMORIES)
     n, full = problem.rows, problem.gradient(begin)
-    first = (n, float(np.linalg.norm(full)))
-    tests = [[first] for _ in range(count)]
-    if first[1] <= goal or n >= most:
-        return [_run(begin, goal, each) for each in tests]
+    tests = [_Tests() for _ in range(count)]
+    for each in tests:
+        each.add(n, float(np.linalg.norm(full)))
+    if tests[0].last[1] <= goal or n >= most:
+        return [each.run(begin, goal) for each in tests]
     state = (_Vectors if kind == "vectors" else _Scalars)(problem, begin, full, count)
     done: dict[int, FloatArray] = {}
     spent = n
@@ -279,10 +320,10 @@ def sag_runs(
         spent += 2 * n
         for run in set(range(count)) - set(done):
             norm = float(np.linalg.norm(problem.gradient(state.theta[run])))
-            tests[run].append((spent, norm))
+            tests[run].add(spent, norm)
             if norm <= goal or spent >= most:
                 done[run] = state.theta[run].copy()
-    return [_run(done[run], goal, tests[run]) for run in range(count)]
+    return [tests[run].run(done[run], goal) for run in range(count)]
 
 
 class _Vectors:
