@@ -502,6 +502,16 @@ GOOD = {"rates": [0.1], "sigma": 1.0, "clip": 1.0, "sampling": 0.5, "steps": 3}
         ({"rng": 7}, TypeError, "rng"),
         ({"features": [[math.nan, 0.0], [0.0, 1.0]]}, ValueError, "features"),
         ({"labels": [1.0]}, ValueError, "labels"),
+        ({"labels": [0.0, 1.0]}, ValueError, "labels must be -1"),
+        ({"clip": 1e-39, "precision": "single"}, ValueError, "clip must lie between 1e-20"),
+        ({"clip": 1e39, "precision": "single"}, ValueError, "clip must lie between 1e-20"),
+        ({"clip": 1e100, "batch": 1e-100}, ValueError, "batch must not be so small"),
+        ({"sigma": 1e60, "clip": 1e50}, ValueError, "batch must not be so small"),
+        (
+            {"labels": [1e12, 0.0], "loss": SquaredLoss(), "precision": "single"},
+            ValueError,
+            "precision must be 'double' for labels",
+        ),
     ],
 )
 def test_train_refuses(change, error, name):
@@ -531,6 +541,8 @@ def test_single_precision_refuses_rows_that_overflow():
         ({"accountant": "moments"}, ValueError, "accountant"),
         ({"loss": SquaredLoss()}, ValueError, "clip"),
         ({"epsilon": 1e9}, ValueError, "noise multiplier"),
+        ({"clip": 1e-30, "precision": "single"}, ValueError, "clip must lie between 1e-20"),
+        ({"clip": 1e90, "schedule": Schedule(0.5, 3, 1e-90)}, ValueError, "batch must not be so small"),
         ({"rng": None}, TypeError, "rng"),
     ],
 )
@@ -595,3 +607,19 @@ def test_tiny_divergences_keep_their_digits():
         exact = math.log1p(math.fsum(terms)) / (order - 1)
         found = float(sampled_gaussian_renyi([order], sampling=q, sigma=sigma)[0])
         assert exact * (1 - 1e-9) <= found <= exact * (1 + 1e-7)
+
+
+@pytest.mark.parametrize(("size", "label"), [(1.0, 1e5), (1e-170, 1e175), (1e160, 1.0)])
+def test_rows_whose_squares_leave_the_range_are_shortened_all_the_same(size, label):
+    """Gradients far longer than C = 1: each becomes the direction of its row."""
+    X, y = size * np.array([[0.6, 0.8], [1.0, 0.0]]), label * np.array([3.0, -2.0])
+    (total,) = captured_sums(X, y, sigma=1e-12, clip=1.0, runs=1, loss=SquaredLoss())
+    np.testing.assert_allclose(np.abs(total), [0.4, 0.8], rtol=1e-9)
+
+
+def test_single_precision_is_finite_at_the_ends_of_its_range():
+    X, y = np.array([[0.6, 0.8], [0.0, 0.0], [1e-12, 0.0]]), np.array([1.0, -1.0, 1.0])
+    for clip in (1e-20, 1e20):
+        theta = train(X, y, precision="single", rng=np.random.default_rng(0), **{**GOOD, "clip": clip})
+        assert np.isfinite(theta).all()
+        assert theta.any()

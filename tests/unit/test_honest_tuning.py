@@ -357,6 +357,8 @@ def test_dishonest_release_says_so():
         ({"optimiser": "x"}, ValueError, "optimiser"),
         ({"precision": "x"}, ValueError, "precision"),
         ({"score": NoisyScore(0.5)}, ValueError, "noise multiplier"),
+        ({"clip": 1e-30, "precision": "single"}, ValueError, "clip must lie between 1e-20"),
+        ({"clip": 1e90, "schedule": Schedule(0.1, 5, 1e-90)}, ValueError, "batch must not be so small"),
         ({"rng": 3}, TypeError, "rng"),
     ],
 )

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from adaptive_dp.datasets.dataset import Dataset
-from adaptive_dp.losses import LogisticLoss, Loss, l2_feature_bound
+from adaptive_dp.losses import LogisticLoss, Loss, l2_feature_bound, repair_norms
 from adaptive_dp.objective_perturbation.sampled_gaussian import (
     check_sampling,
     noise_multiplier,
@@ -49,6 +49,10 @@ DECAY, SQUARE_DECAY, FLOOR = 0.9, 0.999, 1e-8
 DRAWS = 1 << 16
 # Rows longer than this are refused in single precision: their products could overflow.
 LONGEST_SINGLE = 1e10
+# Slopes over C, and C over the batch, must be numbers of the precision: C in single precision, and C / batch.
+SINGLE_CLIPS = (1e-20, 1e20)
+LARGEST_SINGLE_LABEL = 1e10
+LARGEST_STEP = 1e100
 # Parameters grow by a multiple of the rate a step; beyond this their products could overflow.
 LARGEST_RATE = 1e10
 
@@ -172,7 +176,9 @@ def train(
     Raises
     ------
     TypeError, ValueError
-        A parameter out of range, before anything is drawn.
+        A parameter out of range, labels that the loss is not defined for, before anything is drawn. In single
+        precision ``clip`` must lie between 1e-20 and 1e20, rows and labels be at most 1e10; clip / batch, and sigma
+        times it, at most 1e100.
     """
     X, y = as_finite_array("features", features, ndim=2), as_finite_array("labels", labels, ndim=1)
     if X.shape[0] == 0 or X.shape[1] == 0 or y.shape[0] != X.shape[0]:
@@ -182,9 +188,13 @@ def train(
     q, total = check_sampling(sampling), check_count("steps", steps)
     divisor = q * X.shape[0] if batch is None else check_ordinary("batch", batch)
     function = check_loss(loss)
+    function.check_labels(y)
     check_choice("optimiser", optimiser, OPTIMISERS)
+    check_choice("precision", precision, PRECISIONS)
+    check_scales(bound, noise, divisor, precision)
+    _check_label_size(float(np.abs(y).max()), precision)
     check_generator(rng)
-    task = _Task.of(X, y, function, bound, noise, check_choice("precision", precision, PRECISIONS))
+    task = _Task.of(X, y, function, bound, noise, precision)
     theta = np.zeros((grid.size, X.shape[1]))
     update = (_Adam if optimiser == "adam" else _Sgd)(theta, grid[:, np.newaxis])
     sums = task.shared if shared else task.independent
@@ -211,6 +221,25 @@ def check_rates(rates: ArrayLike) -> FloatArray:
     return grid
 
 
+def check_scales(clip: float, sigma: float, batch: float, precision: str) -> None:
+    """Refuse scales, ordinary numbers each, with which a step would overflow: public constants alone decide."""
+    low, high = SINGLE_CLIPS
+    if precision == "single" and not low <= clip <= high:
+        raise ValueError(f"clip must lie between {low:g} and {high:g} in single precision, got {clip!r}")
+    if max(1.0, sigma) * clip / batch > LARGEST_STEP:
+        raise ValueError(
+            f"batch must not be so small beside clip and sigma: clip / batch, and sigma times it, must be at most "
+            f"{LARGEST_STEP:g}, got batch {batch!r}, clip {clip!r} and sigma {sigma!r}"
+        )
+
+
+def _check_label_size(largest: float, precision: str) -> None:
+    if precision == "single" and largest > LARGEST_SINGLE_LABEL:
+        raise ValueError(
+            f"precision must be 'double' for labels beyond {LARGEST_SINGLE_LABEL:g}, got {largest:g}"
+        )
+
+
 def check_loss(loss: object) -> Loss:
     """Return a loss of linear predictors; logistic for None."""
     if loss is None:
@@ -235,7 +264,8 @@ class _Task:
     @classmethod
     def of(cls, X: FloatArray, y: FloatArray, loss: Loss, clip: float, sigma: float, precision: str) -> _Task:
         matrix: NDArray[Any] = X
-        norms = np.sqrt(np.einsum("ij,ij->i", X, X))
+        with np.errstate(over="ignore"):
+            norms = repair_norms(X, np.sqrt(np.einsum("ij,ij->i", X, X)))
         if precision == "single":
             if norms.max() > LONGEST_SINGLE:
                 raise ValueError(
@@ -391,6 +421,7 @@ def dp_sgd(
     sigma = noise_multiplier(
         epsilon=epsilon, delta=delta, sampling=schedule.sampling, steps=schedule.steps, accountant=accountant
     )
+    check_scales(bound, sigma, schedule.batch, precision)
     guarantee = run_guarantee(
         data, epsilon=epsilon, delta=delta, sigma=sigma, schedule=schedule, accountant=accountant
     )
@@ -450,6 +481,8 @@ def check_problem(
             f"precision must be 'double' where rows may be longer than {LONGEST_SINGLE:g}, got {longest:g}"
         )
     natural = function.lipschitz(data.domain, math.inf, dimension=data.columns)
+    if data.domain.labels == "real":
+        _check_label_size(data.domain.label_bound, precision)
     if clip is not None:
         return function, check_ordinary("clip", clip)
     if not math.isfinite(natural):

@@ -24,7 +24,6 @@ from adaptive_dp.per_instance.calibration import Calibration
 from adaptive_dp.privacy import PrivacyCurve
 from adaptive_dp.validation import check_count, check_ordinary, check_probability
 
-
 MOST_ROWS = 10**15
 SMALLEST_TAIL = 1e-300
 

@@ -31,6 +31,7 @@ from adaptive_dp.objective_perturbation.dp_sgd import (
     Schedule,
     check_problem,
     check_rates,
+    check_scales,
     check_schedule,
     run_guarantee,
     train,
@@ -276,6 +277,7 @@ def honest_dp_sgd(
         score_sigma=noise,
         disjoint=disjoint,
     )
+    check_scales(bound, sigma, schedule.batch, precision)
     guarantee = Guarantee(
         kind="ex-ante",
         epsilon=float(epsilon),
@@ -371,6 +373,7 @@ def dishonest_dp_sgd(
         steps=schedule.steps,
         accountant=accountant,
     )
+    check_scales(bound, sigma, schedule.batch, precision)
     run = run_guarantee(
         data, epsilon=epsilon, delta=delta, sigma=sigma, schedule=schedule, accountant=accountant
     )
