@@ -153,6 +153,19 @@ def test_unit_rows_with_bias() -> None:
     assert data.title == "three"
 
 
+@pytest.mark.parametrize("size", [1e-162, 1e-300])
+def test_unit_rows_whose_squares_leave_the_range(size: float) -> None:
+    raw = Dataset([[3 * size, -4 * size], [3.0, 4.0]], [1, -1], Domain("l2", 5.0, "sign"))
+    data = unit_rows_with_bias(raw)
+    np.testing.assert_allclose(data.features, [[0.6, -0.8, 1.0], [0.6, 0.8, 1.0]], rtol=1e-12)
+
+
+def test_a_second_bias_is_refused() -> None:
+    raw = Dataset([[3.0, 4.0]], [1], Domain("l2", 5.0, "sign"), ["a", "bias"])
+    with pytest.raises(ValueError, match="data must have no column named 'bias'"):
+        unit_rows_with_bias(raw)
+
+
 def test_one_record_changes_one_row() -> None:
     rng = np.random.default_rng(5)
     people = simulate_unit_rows(30, 4, rng)
@@ -195,6 +208,9 @@ def test_train_test_in_order_and_shuffled() -> None:
         ),
         (lambda people: train_test(people, 1.0), ValueError, "share must lie strictly between 0 and 1"),
         (lambda people: train_test(people, 0.5, 7), TypeError, "rng must be a numpy.random.Generator"),
+        (lambda people: train_test(people.features), TypeError, "data must be a Dataset, got ndarray"),
+        (lambda people: load_benchmark(["Adult"]), TypeError, "name must be a text, got list"),
+        (lambda people: load_benchmark("Adult", 0.5), TypeError, "seed must be an integer"),
         (lambda people: load_benchmark("Gisette"), ValueError, "name must be one of .* got 'Gisette'"),
         (lambda people: load_synthetic("middle"), ValueError, "dimension must be one of .* got 'middle'"),
     ],
