@@ -3,13 +3,10 @@
 Sources: redberg2023, Theorem 4.2.8 and section 4.5 (sigma at most ``factor`` times that of the Gaussian mechanism, then
 the smallest ridge), Theorem 4.4.1 for Algorithm 7; the curves of :mod:`~adaptive_dp.objective_perturbation.profiles`.
 
-Analyses
---------
-``"kifer"``, ``"hockey-stick"``, ``"half-normal"`` : the theorems 4.2.8, 4.3.1 and 4.3.2.
-``"linearised"`` : section C.3.1, corrected.
-``"reduced"``, ``"sharper"``, ``"reduced-renyi"`` : the reduction to one dimension: closed profile, with the certified
-    bound where the record is absent, and through its Rényi divergences.
-``"numerical"`` : the profile of the dominating pair of that reduction, composed with the output noise numerically.
+The analyses are ``"kifer"``, ``"hockey-stick"`` and ``"half-normal"``, the theorems 4.2.8, 4.3.1 and 4.3.2;
+``"linearised"``, section C.3.1, corrected; ``"reduced"``, ``"sharper"`` and ``"reduced-renyi"``, the reduction to one
+dimension by its closed profile, with the certified bound where the record is absent, and through its Rényi divergences;
+and ``"numerical"``, the profile of the dominating pair of that reduction, composed with the output noise numerically.
 
 With output noise (Algorithm 7) only those that compose are allowed: ``"half-normal"``, ``"linearised"``,
 ``"reduced-renyi"`` and ``"numerical"``.
@@ -30,14 +27,14 @@ from adaptive_dp.objective_perturbation.profiles import (
     ReducedCurve,
     WithOutputNoise,
 )
-from adaptive_dp.per_instance.calibration import Calibration, log_excess
+from adaptive_dp.per_instance.calibration import Calibration as Calibration
+from adaptive_dp.per_instance.calibration import log_excess
 from adaptive_dp.privacy import PrivacyCurve
 from adaptive_dp.validation import check_choice, check_ordinary, check_positive, check_probability, check_real
 
 __all__ = [
     "ANALYSES",
     "COMPOSING",
-    "Calibration",
     "OutputNoise",
     "analysis_curve",
     "calibrate",

@@ -55,6 +55,7 @@ __all__ = [
     "LogUniform",
     "NoisyScore",
     "PublicScore",
+    "Rounds",
     "TunedModel",
     "dishonest_dp_sgd",
     "draw_rates",
