@@ -146,13 +146,17 @@ def draw_density(
     all_frames = {value: density_at(value) for value in values}
     reach = max(float(frame["loss"].max()) for frame in all_frames.values())
     floor = min(float(frame["loss"].min()) for frame in all_frames.values())
-    top = 1.05 * max(float(frame["density"].quantile(0.995)) for frame in all_frames.values())
+
+    def top(value: float) -> float:
+        # The density of a Huber loss is infinite at its end: the others say how high the frame must be.
+        frame = all_frames[value]
+        return 1.25 * float(frame.loc[frame["series"] != "Huber loss", "density"].max())
 
     def draw(axes: Axes, theme: Theme, value: float) -> None:
         for index, (series, part) in enumerate(all_frames[value].groupby("series", sort=False)):
             axes.plot(part["loss"], part["density"], label=str(series), **theme.curve(index))
         axes.set_xlim(floor, reach)
-        axes.set_ylim(0, top)
+        axes.set_ylim(0, top(value))
         axes.set_xlabel("privacy loss")
         axes.set_ylabel("density")
         drawings.legend(axes)
@@ -164,7 +168,7 @@ def draw_density(
         )
         return f"Density of the privacy loss at {label} = {format_number(value)}: {modes}."
 
-    return frames(draw, values, label=label, alt=alt, name=name)
+    return frames(draw, values, label=label, alt=alt, name=name, size=(5.6, 4.0))
 
 
 def draw_winners(winners: pd.DataFrame, *, name: str) -> Frames:
@@ -385,6 +389,8 @@ def draw_race(panels: Mapping[str, pd.DataFrame], *, name: str, labels: Mapping[
             drawings.tradeoff(place, theme, frame, x="epsilon", by="method", labels=labels)
             drawings.log_axis(place, "x")
             drawings.baseline(place, theme, float(frame["not_private"].iloc[0]), "not private")
+            low, high = place.get_ylim()
+            place.set_ylim(low, high + 0.12 * (high - low))  # room for the name of the line
             place.set_title(title)
             place.set_xlabel("epsilon")
             place.set_ylabel("test accuracy")

@@ -253,7 +253,8 @@ def race_panels(summary: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def judgement(summary: pd.DataFrame) -> pd.DataFrame:
     """What :func:`experiment.verdicts` finds against honest DP-SGD with private scores; short names."""
     found = verdicts(summary, against=HONEST_TRAIN)
-    columns = ["data", "method", "better", "undecided", "worse", "largest_gain", "largest_loss"]
+    found = found.rename(columns={"largest_gain": "gain", "largest_loss": "loss"})
+    columns = ["data", "method", "better", "undecided", "worse", "gain", "loss"]
     kept = found[found["method"] != ALGORITHM_7[2]]  # next to "less ridge", which it hardly differs from
     return kept.assign(method=kept["method"].map(RACE_NAMES))[columns]
 
@@ -274,6 +275,14 @@ def table_numbers(summary: pd.DataFrame) -> dict[str, float]:
         numbers[f"gap_printed_{name}"], numbers[f"gap_measured_{name}"] = gains
         numbers[f"reached_{name}"] = 100 * float(reached[data])
     return numbers
+
+
+def trials_in_words(summary: pd.DataFrame) -> str:
+    """How many trials there are behind each point, by data set."""
+    counts = summary.groupby("data", sort=False)["count"].min()
+    most = int(counts.max())
+    fewer = [f"{name} {int(count)}" for name, count in counts.items() if count < most]
+    return f"{most} trials a point" + (f" ({', '.join(fewer)})" if fewer else "")
 
 
 def race_numbers(summary: pd.DataFrame) -> dict[str, int]:
