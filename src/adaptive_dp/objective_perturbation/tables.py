@@ -293,10 +293,24 @@ def race_numbers(summary: pd.DataFrame) -> dict[str, int]:
         for method, name in ((ALGORITHM_7[0], prefix), (LESS_NOISE, f"{prefix}_less")):
             for count in ("points", "better", "worse", "better_small", "small"):
                 numbers[f"{name}_{count}"] = int(sums[count][method])
+    first = verdicts(summary, against=HONEST).query("method == @ALGORITHM_7[0]")
+    for data, better, worse in first[["data", "better", "worse"]].itertuples(index=False):
+        key = str(data).lower().replace("-", "_")
+        numbers |= {f"race_{key}_better": int(better), f"race_{key}_worse": int(worse)}
     wide = summary.set_index(["data", "epsilon", "method"])["mean"].unstack()  # noqa: PD010
     numbers["ridge_lower"] = int((wide[ALGORITHM_7[1]] < wide[ALGORITHM_7[0]]).sum())
     numbers["noise_higher"] = int((wide[LESS_NOISE] > wide[ALGORITHM_7[0]]).sum())
     return numbers
+
+
+def selection_on_test(summary: pd.DataFrame, data: str = "Synthetic-H") -> dict[str, float]:
+    """Accuracy of honest DP-SGD at the smallest epsilon, in per cent, by where the winner was chosen."""
+    part = summary[summary["data"] == data]
+    smallest = part[part["epsilon"] == part["epsilon"].min()].set_index("method")["mean"]
+    return {
+        "chosen_on_test": 100 * float(smallest[HONEST]),
+        "chosen_on_train": 100 * float(smallest[HONEST_TRAIN]),
+    }
 
 
 def recorded_race(folder: Path) -> pd.DataFrame:
