@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from dp_accounting.rdp import rdp_privacy_accountant  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 from scipy import optimize
 
 from adaptive_dp.datasets import Dataset
@@ -74,7 +75,9 @@ def minimise_by_scipy(objective: PerturbedObjective) -> FloatArray:
     return np.asarray(found.x, dtype=np.float64)
 
 
-def batches_by_coins(rows: int, sampling: float, steps: int, rng: np.random.Generator) -> list[FloatArray]:
+def batches_by_coins(
+    rows: int, sampling: float, steps: int, rng: np.random.Generator
+) -> list[NDArray[np.intp]]:
     """One coin a record and step."""
     return [np.flatnonzero(rng.random(rows) < sampling) for _ in range(steps)]
 
