@@ -16,24 +16,10 @@ from matplotlib.axes import Axes
 from adaptive_dp.plots import drawings
 from adaptive_dp.plots.figure import Figure, figure
 from adaptive_dp.plots.frames import Frames, frames
-from adaptive_dp.plots.numbers import format_number
+from adaptive_dp.plots.numbers import ends_in_words, format_number
 from adaptive_dp.plots.theme import Theme
 
 SMALLEST_DELTA = 1e-12
-
-
-def _curves(axes: Axes, theme: Theme, frame: pd.DataFrame, x: str, series: Mapping[str, str]) -> None:
-    for index, (column, label) in enumerate(series.items()):
-        axes.plot(frame[x], frame[column], label=label, **theme.curve(index))
-
-
-def _last(frame: pd.DataFrame, series: Mapping[str, str]) -> str:
-    """Each series in words, at the first and at the last row."""
-    return "; ".join(
-        f"{label} from {format_number(float(frame[column].iloc[0]), 2)} to "
-        f"{format_number(float(frame[column].iloc[-1]), 2)}"
-        for column, label in series.items()
-    )
 
 
 def draw_bounds(panels: Mapping[str, pd.DataFrame], *, name: str) -> Figure:
@@ -88,7 +74,7 @@ def draw_certified(frame: pd.DataFrame, *, name: str) -> Figure:
                 linewidth=0,
                 label="worst case, bracket",
             )
-            _curves(
+            drawings.curves(
                 place,
                 theme,
                 part,
@@ -103,7 +89,7 @@ def draw_certified(frame: pd.DataFrame, *, name: str) -> Figure:
 
     text = ". ".join(
         f"record {direction}: "
-        + _last(
+        + ends_in_words(
             frame[frame["direction"] == direction],
             {"lower": "attained", "upper": "certified", "closed": "closed form"},
         )
@@ -229,7 +215,7 @@ def draw_renyi(
             shown = frame.copy()
             if per_order:
                 shown[list(series)] = shown[list(series)].div(shown["order"], axis=0)
-            _curves(place, theme, shown, "order", series)
+            drawings.curves(place, theme, shown, "order", series)
             drawings.log_axis(place, "x")
             drawings.log_axis(place, "y")
             place.set_title(title)
@@ -237,7 +223,7 @@ def draw_renyi(
             place.set_ylabel(y_label)
         drawings.legend(list(np.ravel(axes)))
 
-    text = ". ".join(f"{title}: {_last(frame, series)}" for title, frame in panels.items())
+    text = ". ".join(f"{title}: {ends_in_words(frame, series)}" for title, frame in panels.items())
     rows = math.ceil(len(panels) / 2)
     return figure(
         draw,
@@ -262,14 +248,16 @@ def draw_composition(table: pd.DataFrame, *, name: str) -> Figure:
         for place, count in zip(np.ravel(axes), rounds, strict=True):
             part = table[table["rounds"] == count]
             kept = part[part["gaussian"] >= SMALLEST_DELTA]
-            _curves(place, theme, kept, "epsilon", series)
+            drawings.curves(place, theme, kept, "epsilon", series)
             drawings.log_axis(place, "y")
             place.set_title("once" if count == 1 else f"{count} times")
             place.set_xlabel("epsilon")
             place.set_ylabel("delta")
         drawings.legend(list(np.ravel(axes)))
 
-    text = ". ".join(f"{count} times: {_last(table[table['rounds'] == count], series)}" for count in rounds)
+    text = ". ".join(
+        f"{count} times: {ends_in_words(table[table['rounds'] == count], series)}" for count in rounds
+    )
     return figure(
         draw,
         name=name,
@@ -329,7 +317,7 @@ def draw_dimension(table: pd.DataFrame, *, name: str) -> Figure:
     }
 
     def draw(axes: Axes, theme: Theme) -> None:
-        _curves(axes, theme, table, "dimension", series)
+        drawings.curves(axes, theme, table, "dimension", series)
         drawings.log_axis(axes, "x")
         drawings.log_axis(axes, "y")
         axes.set_xlabel("dimension")
@@ -340,7 +328,7 @@ def draw_dimension(table: pd.DataFrame, *, name: str) -> Figure:
         draw,
         name=name,
         alt="Delta of the calibration for generalised linear models, used for a separable Huber loss, against the "
-        f"dimension, log scales, smallest to largest: {_last(table, series)}.",
+        f"dimension, log scales, smallest to largest: {ends_in_words(table, series)}.",
     )
 
 

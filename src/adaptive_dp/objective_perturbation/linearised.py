@@ -26,9 +26,9 @@ import pandas as pd
 from scipy.optimize import brentq
 
 from adaptive_dp.accounting import RenyiDerivedCurve
+from adaptive_dp.objective_perturbation.general_loss import check_renyi_order
 from adaptive_dp.objective_perturbation.profiles import (
     ReducedCurve,
-    check_order,
     determinant_cost,
     half_normal_renyi,
     log_series,
@@ -55,7 +55,7 @@ NEXT_TO_ONE = math.nextafter(1.0, 2.0)
 
 def linearised_excess(order: float, mu: float, kappa: float, q: float) -> float:
     """Return p a mu^2 / 2 - log(1 - 2 q a kappa) / (2 q a) for a Hölder exponent q > 1, infinite where undefined."""
-    power, exponent = check_order(order) - 1, check_real("q", q)
+    power, exponent = check_renyi_order(order) - 1, check_real("q", q)
     if exponent <= 1:
         raise ValueError(f"q must be above 1, got {exponent!r}")
     share = 2 * exponent * power * kappa
@@ -70,7 +70,7 @@ def best_exponent(order: float, mu: float, kappa: float) -> float:
     Both terms are convex in q on (1, 1 / (2 a kappa)). Where the derivative vanishes, 2 kappa (q - 1) sqrt(h(x)) is mu,
     with h the derivative of -log(1 - x) / x at x = 2 q a kappa; the left side grows with q, and h is at least 1/2.
     """
-    power = check_order(order) - 1
+    power = check_renyi_order(order) - 1
     limit = 1 / (2 * power * kappa) if 2 * power * kappa > 0 else math.inf
     if limit <= 1:
         return math.nan

@@ -33,7 +33,7 @@ from adaptive_dp.accounting import (
     smallest_feasible,
     step_until_safe,
 )
-from adaptive_dp.objective_perturbation.general_loss import eigenvalue_price
+from adaptive_dp.objective_perturbation.general_loss import check_renyi_order, eigenvalue_price
 from adaptive_dp.objective_perturbation.sharper import sharper_absent_delta
 from adaptive_dp.per_instance.calibration import (
     LinearPerturbationCurve,
@@ -43,14 +43,6 @@ from adaptive_dp.per_instance.calibration import (
     log_excess,
 )
 from adaptive_dp.validation import check_positive, check_probability, check_real
-
-
-def check_order(order: object) -> float:
-    """Return a Rényi order of at least 1; order 1 is the Kullback-Leibler divergence."""
-    alpha = check_real("order", order)
-    if alpha < 1:
-        raise ValueError(f"order must be at least 1, got {alpha!r}")
-    return alpha
 
 
 def determinant_cost(kappa: float) -> float:
@@ -76,7 +68,7 @@ def half_normal_renyi(order: float, mu: float) -> float:
     The closed form is order mu^2 / 2 + log(2 Phi((order - 1) mu)) / (order - 1); the limit at 1, the mean of the loss,
     is mu^2 / 2 + mu sqrt(2 / pi). The print puts the value of order 2 there (erratum 22).
     """
-    power = check_order(order) - 1
+    power = check_renyi_order(order) - 1
     if power == 0:
         return 0.5 * mu * mu + mu * math.sqrt(2 / math.pi)
     return 0.5 * mu * mu + log_chi_mgf(power * mu, 1) / power
@@ -252,7 +244,7 @@ class ReducedCurve:
         a mu^2 / 2 - log(1 + kappa) - log(1 - (a - 1) kappa) / (a - 1), the theorem of
         :mod:`~adaptive_dp.objective_perturbation.general_loss` on a line, which is below the second form of A3.
         """
-        alpha = check_order(order)
+        alpha = check_renyi_order(order)
         return min(half_normal_renyi(alpha, self.mu), self._tilted(alpha, present=False))
 
     def renyi_present(self, order: float) -> float:
@@ -261,7 +253,7 @@ class ReducedCurve:
         a mu^2 / 2 + (a log(1 + kappa) - log(1 + a kappa)) / (a - 1) by the same theorem: below A3's
         log(1 + kappa) + a mu^2 / 2.
         """
-        return self._tilted(check_order(order), present=True)
+        return self._tilted(check_renyi_order(order), present=True)
 
     def _tilted(self, order: float, *, present: bool) -> float:
         gaussian, kappa = 0.5 * order * self.mu * self.mu, self.kappa
@@ -309,7 +301,7 @@ class WithOutputNoise:
 
     def renyi(self, order: float) -> float:
         """Sum of the two divergences, order >= 1."""
-        return self.curve.renyi(order) + 0.5 * check_order(order) * self.mu_out * self.mu_out
+        return self.curve.renyi(order) + 0.5 * check_renyi_order(order) * self.mu_out * self.mu_out
 
     def delta(self, epsilon: float) -> float:
         """Bound of the smallest delta at any real ``epsilon``, from the best order."""

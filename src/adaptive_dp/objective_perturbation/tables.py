@@ -23,16 +23,20 @@ from adaptive_dp.objective_perturbation.experiment import (
     BATCH,
     DISHONEST,
     EPOCHS,
+    EPSILONS,
+    FACTOR,
     HONEST,
     HONEST_TRAIN,
     LESS_NOISE,
+    SIGMA_OUT,
+    TAU,
     beside_printed,
     race_settings,
     verdicts,
 )
 from adaptive_dp.objective_perturbation.profile_tables import LOWER
 from adaptive_dp.objective_perturbation.profiles import HalfNormalCurve, ReducedCurve
-from adaptive_dp.objective_perturbation.reduction import Direction
+from adaptive_dp.objective_perturbation.reduction import DIRECTIONS
 from adaptive_dp.objective_perturbation.tuning_accounting import noise_table
 from adaptive_dp.objective_perturbation.worst_cases import privacy_loss_density
 
@@ -46,9 +50,6 @@ RACE_NAMES = {
     LESS_NOISE: "Alg. 7, less noise",
 }
 DRAWN = (DISHONEST, HONEST, HONEST_TRAIN, ALGORITHM_7[0], LESS_NOISE)
-NINE = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-TAU, SIGMA_OUT = 0.01, 0.15
-DIRECTIONS: tuple[Direction, ...] = ("absent", "present")
 RENYI_NAMES = {
     "objective_perturbation": "Theorem 4.3.2",
     "half_normal": "half-normal",
@@ -90,7 +91,7 @@ def chapter_settings(profile: str) -> dict[str, Any]:
             "winners": 5,
             "checked": 1,
             "rounds": (1, 4),
-            "nine": NINE[2::3],
+            "nine": EPSILONS[2::3],
             "sizes": (100, 200, 400),
             "sag_runs": 2,
             "risk_runs": 200,
@@ -104,7 +105,7 @@ def chapter_settings(profile: str) -> dict[str, Any]:
             "winners": 13,
             "checked": 3,
             "rounds": (1, 4, 16),
-            "nine": NINE,
+            "nine": EPSILONS,
             "sizes": (100, 200, 400, 800),
             "sag_runs": 4,
             "risk_runs": 1_000,
@@ -118,7 +119,7 @@ def chapter_settings(profile: str) -> dict[str, Any]:
             "winners": 25,
             "checked": 3,
             "rounds": (1, 4, 16),
-            "nine": NINE,
+            "nine": EPSILONS,
             "sizes": (100, 200, 400, 800, 1_600),
             "sag_runs": 8,
             "risk_runs": 4_000,
@@ -158,7 +159,7 @@ def attaining_frame(mu: float, kappa: float, *, epsilon: float, reach: float = 5
 
 
 def calibration_frame(
-    epsilons: Sequence[float], *, delta: float, slope: float, curvature: float, factor: float = 1.3
+    epsilons: Sequence[float], *, delta: float, slope: float, curvature: float, factor: float = FACTOR
 ) -> pd.DataFrame:
     """Noise and ridge of Algorithm 7 by two analyses: ``epsilon``, ``sigma``, ``thesis``, ``this book``.
 

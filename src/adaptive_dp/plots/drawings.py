@@ -37,6 +37,12 @@ def _series(frame: pd.DataFrame, by: str | None, names: Sequence[str]) -> list[t
     return [(str(key), part) for key, part in frame.groupby(by, sort=False, observed=True)]
 
 
+def curves(axes: Axes, theme: Theme, frame: pd.DataFrame, x: str, series: Mapping[str, str]) -> None:
+    """One smooth curve a column of ``frame`` against ``x``; ``series`` maps columns to the names of the legend."""
+    for index, (column, label) in enumerate(series.items()):
+        axes.plot(frame[x], frame[column], label=label, **theme.curve(index))
+
+
 def tradeoff(
     axes: Axes,
     theme: Theme,

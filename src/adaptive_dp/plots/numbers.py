@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Mapping
+
+import pandas as pd
 
 from adaptive_dp.validation import check_count
 
@@ -53,6 +56,15 @@ def format_number(value: object, digits: int = 3, *, pad: bool = False) -> str:
     else:
         raise TypeError(f"value must be a number or text, got {type(value).__name__}: {value!r}")
     return text.replace("-", "−")
+
+
+def ends_in_words(frame: pd.DataFrame, series: Mapping[str, str]) -> str:
+    """Each column of ``series`` in words, from the first row to the last: for the text of a figure."""
+    return "; ".join(
+        f"{label} from {format_number(float(frame[column].iloc[0]), 2)} to "
+        f"{format_number(float(frame[column].iloc[-1]), 2)}"
+        for column, label in series.items()
+    )
 
 
 def _format_float(number: float, digits: int, pad: bool) -> str:

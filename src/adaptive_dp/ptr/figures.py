@@ -15,22 +15,8 @@ from matplotlib.axes import Axes
 
 from adaptive_dp.plots import drawings
 from adaptive_dp.plots.figure import Figure, figure
-from adaptive_dp.plots.numbers import format_number
+from adaptive_dp.plots.numbers import ends_in_words, format_number
 from adaptive_dp.plots.theme import Theme
-
-
-def _lines(axes: Axes, theme: Theme, frame: pd.DataFrame, x: str, series: Mapping[str, str]) -> None:
-    for index, (column, label) in enumerate(series.items()):
-        axes.plot(frame[x], frame[column], label=label, **theme.curve(index))
-
-
-def _ends(frame: pd.DataFrame, series: Mapping[str, str]) -> str:
-    """Each series in words, from the first row to the last."""
-    return "; ".join(
-        f"{label} from {format_number(float(frame[column].iloc[0]), 2)} to "
-        f"{format_number(float(frame[column].iloc[-1]), 2)}"
-        for column, label in series.items()
-    )
 
 
 def draw_naive(frame: pd.DataFrame) -> Figure:
@@ -39,7 +25,7 @@ def draw_naive(frame: pd.DataFrame) -> Figure:
     ordered = frame.sort_values("sensitivity")
 
     def draw(axes: Axes, theme: Theme) -> None:
-        _lines(axes, theme, ordered, "sensitivity", series)
+        drawings.curves(axes, theme, ordered, "sensitivity", series)
         drawings.log_axis(axes, "x")
         axes.set_xlabel("local sensitivity of the kinder data, its neighbour's is 1")
         axes.set_ylabel("exact delta")
@@ -49,7 +35,7 @@ def draw_naive(frame: pd.DataFrame) -> Figure:
         draw,
         name="ptr-naive",
         alt="Exact delta of noise in proportion to the local sensitivity against the sensitivity of the kinder data "
-        f"set, log scale, from the smallest to 1: {_ends(ordered, series)}.",
+        f"set, log scale, from the smallest to 1: {ends_in_words(ordered, series)}.",
     )
 
 
@@ -63,7 +49,7 @@ def draw_loss_against_gap(frame: pd.DataFrame, *, delta: float) -> Figure:
     }
 
     def draw(axes: Axes, theme: Theme) -> None:
-        _lines(axes, theme, frame, "gap", series)
+        drawings.curves(axes, theme, frame, "gap", series)
         axes.set_xlabel("gap between the two counts")
         axes.set_ylabel("privacy loss, epsilon")
         drawings.legend(axes)
@@ -72,7 +58,8 @@ def draw_loss_against_gap(frame: pd.DataFrame, *, delta: float) -> Figure:
         draw,
         name="ptr-gap",
         alt=f"Privacy loss of the noisy winner against the gap, delta {format_number(delta, 1)} where it is not pure. "
-        f"From the smallest gap to the largest: {_ends(frame, series)}. The pure loss rises, that at delta falls to 0.",
+        f"From the smallest gap to the largest: {ends_in_words(frame, series)}. "
+        "The pure loss rises, that at delta falls to 0.",
     )
 
 
@@ -82,7 +69,7 @@ def draw_voting_tradeoff(frame: pd.DataFrame) -> Figure:
     ordered = frame.sort_values("error")
 
     def draw(axes: Axes, theme: Theme) -> None:
-        _lines(axes, theme, ordered, "log10_error", series)
+        drawings.curves(axes, theme, ordered, "log10_error", series)
         axes.set_xlabel("log10 of the error rate")
         axes.set_ylabel("privacy cost, epsilon")
         drawings.legend(axes)
@@ -91,7 +78,7 @@ def draw_voting_tradeoff(frame: pd.DataFrame) -> Figure:
         draw,
         name="ptr-voting",
         alt="Privacy cost at equal error rate, from the smallest error to the largest: "
-        f"{_ends(ordered, series)}.",
+        f"{ends_in_words(ordered, series)}.",
     )
 
 
