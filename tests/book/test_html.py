@@ -54,7 +54,8 @@ def test_formulas_are_rendered_by_the_copy_in_the_book(html: Path) -> None:
 
 def test_every_entry_of_the_contents_is_a_page(html: Path) -> None:
     contents = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    files = [chapter["file"] for part in contents["parts"] for chapter in part["chapters"]]
+    chapters = [chapter for part in contents["parts"] for chapter in part["chapters"]]
+    files = [page["file"] for chapter in chapters for page in (chapter, *chapter.get("sections", []))]
     assert len(files) >= 6
     assert [file for file in [contents["root"], *files] if not (html / f"{file}.html").is_file()] == []
 
