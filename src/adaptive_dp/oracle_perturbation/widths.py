@@ -15,11 +15,12 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from adaptive_dp.noise import laplace
+from adaptive_dp.oracle_perturbation.discrete_privacy import GAP
 from adaptive_dp.oracle_perturbation.embeddings import CubeEmbedding, Embedding, SimplexEmbedding, gauge_noise
 from adaptive_dp.oracle_perturbation.spaces import IntegerBall
-from adaptive_dp.validation import FloatArray, as_finite_array, check_count
+from adaptive_dp.validation import FloatArray, as_finite_array, check_choice, check_count
 
-GAP = 1e-6
+PROFILES = {"quick": 400, "book": 4000, "paper": 20_000}
 
 
 def largest(space: IntegerBall, per_value: ArrayLike, per_squared_norm: ArrayLike) -> FloatArray:
@@ -107,3 +108,17 @@ def width_table(dimensions: Sequence[int], draws: int, rng: np.random.Generator)
         means = {name: float(sample.mean()) for name, sample in samples.items()}
         rows.append({"d": d, **means, "exponential": 2.0 * math.log(space.size), "error": error})
     return pd.DataFrame(rows)
+
+
+def ball_widths(dimension: int, draws: int, rng: np.random.Generator) -> dict[str, float]:
+    """Mean widths over OPDisc's space of the experiments, |w|^2 <= d, of ``norm`` and of ``simplex`` noise."""
+    space = IntegerBall.halfspaces(dimension)
+    return {
+        "norm": float(lifted_width(space, draws, rng).mean()),
+        "simplex": float(embedded_width(SimplexEmbedding(space), draws, rng).mean()),
+    }
+
+
+def draws_for(profile: str) -> int:
+    """How many draws the page takes in a profile."""
+    return PROFILES[check_choice("profile", profile, tuple(PROFILES))]
