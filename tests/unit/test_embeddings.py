@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from adaptive_dp.oracle_perturbation.embeddings import (
-    CubeEmbedding,
+    BoxEmbedding,
     Embedding,
     SimplexEmbedding,
     gauge_noise,
@@ -18,7 +18,7 @@ from adaptive_dp.oracle_perturbation.problems import ThresholdProblem
 from adaptive_dp.oracle_perturbation.spaces import IntegerBall
 
 SPACES = [IntegerBall.signs(1), IntegerBall.signs(3), IntegerBall(2, 2, 6), IntegerBall.halfspaces(5)]
-EMBEDDINGS = [kind(space) for kind in (SimplexEmbedding, CubeEmbedding) for space in SPACES]
+EMBEDDINGS = [kind(space) for kind in (SimplexEmbedding, BoxEmbedding) for space in SPACES]
 
 
 def inner(embedding: Embedding, noise: np.ndarray) -> np.ndarray:
@@ -110,7 +110,7 @@ def test_width_of_the_simplex_noise(values, dimension):
 def test_costs_are_tables_that_any_oracle_of_the_space_takes():
     space = IntegerBall.signs(3)
     problem = ThresholdProblem([[1, 0, 2], [0, 1, -1]], [1, -1], space)
-    for embedding in (SimplexEmbedding(space), CubeEmbedding(space)):
+    for embedding in (SimplexEmbedding(space), BoxEmbedding(space)):
         noise = gauge_noise(embedding, epsilon=1.0, gap=1e-6, rng=np.random.default_rng(5))
         assert problem.check_costs(embedding.costs(noise)).per_squared_norm.max() == 0
 

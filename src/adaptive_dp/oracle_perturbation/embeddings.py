@@ -23,7 +23,7 @@ name            phi                        K                                    
 ==============  =========================  =======================================  ===================
 norm noise      the lift pi(w)             unit ball                                tau^2 / (2 D^2)
 Laplace RSPM    1 - 2 e(w), separators     m times the cross-polytope               2
-cube            1 - 2 e(w), separators     [-1, 1]^m                                2
+box             1 - 2 e(w), separators     [-1, 1]^m                                2
 simplex         a regular simplex a        product of the simplices                 1 + 1 / (values - 1)
                 coordinate
 ==============  =========================  =======================================  ===================
@@ -176,8 +176,8 @@ class SimplexEmbedding:
 
 
 @dataclass(frozen=True, slots=True)
-class CubeEmbedding:
-    """RSPM's separators 1[w_j = value] for all values but 0, at phi = 1 - 2 e(w) in a cube.
+class BoxEmbedding:
+    """RSPM's separators 1[w_j = value] for all values but 0, at phi = 1 - 2 e(w) in a box.
 
     Moving eta by 2 (1 + a) in every coordinate has length 2 (1 + a) in the largest-entry norm, whatever the number m of
     separators; in the sum norm of Laplace noise it has length 2 (1 + a) m.

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from adaptive_dp.noise import laplace
 from adaptive_dp.oracle_perturbation.discrete_privacy import GAP
-from adaptive_dp.oracle_perturbation.embeddings import CubeEmbedding, Embedding, SimplexEmbedding, gauge_noise
+from adaptive_dp.oracle_perturbation.embeddings import BoxEmbedding, Embedding, SimplexEmbedding, gauge_noise
 from adaptive_dp.oracle_perturbation.spaces import IntegerBall
 from adaptive_dp.validation import FloatArray, as_finite_array, check_choice, check_count
 
@@ -91,7 +91,7 @@ def laplace_width(space: IntegerBall, draws: int, rng: np.random.Generator) -> F
 def width_table(dimensions: Sequence[int], draws: int, rng: np.random.Generator) -> pd.DataFrame:
     """Mean widths over {-1, 0, 1}^d at epsilon = 1, one row a dimension.
 
-    Columns: ``d``; ``norm`` (norm noise over the lift), ``laplace`` (RSPM), ``cube``, ``simplex``; ``exponential``, the
+    Columns: ``d``; ``norm`` (norm noise over the lift), ``laplace`` (RSPM), ``box``, ``simplex``; ``exponential``, the
     bound 2 log |W| on the mean excess of the exponential mechanism, which needs no oracle and a list of W; and
     ``error``, the largest standard error of the four means.
     """
@@ -101,7 +101,7 @@ def width_table(dimensions: Sequence[int], draws: int, rng: np.random.Generator)
         samples = {
             "norm": lifted_width(space, draws, rng),
             "laplace": laplace_width(space, draws, rng),
-            "cube": embedded_width(CubeEmbedding(space), draws, rng),
+            "box": embedded_width(BoxEmbedding(space), draws, rng),
             "simplex": embedded_width(SimplexEmbedding(space), draws, rng),
         }
         error = max(float(sample.std(ddof=1)) for sample in samples.values()) / math.sqrt(draws)
