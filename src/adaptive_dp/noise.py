@@ -1,4 +1,4 @@
-"""Laplace and Gaussian noise, for numbers and symmetric matrices, and the exact laws to compare it with.
+"""Laplace, Gaussian and norm-exponential noise, and the exact laws to compare it with.
 
 *Teaching code.* The samplers are numpy's: they return doubles, and the set of doubles that
 ``value + noise`` can reach depends on ``value``. An attacker who sees all digits of one release can
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -109,6 +109,69 @@ def goe(sigma: float, dimension: int, rng: np.random.Generator) -> FloatArray:
     return np.asarray((draws + draws.T) * (scale / math.sqrt(2.0)))
 
 
+def norm_exponential(
+    scale: float, dimension: int, rng: np.random.Generator, *, draws: int | None = None
+) -> FloatArray:
+    """Vectors with density proportional to exp(-||x||_2 / scale): the noise that pays for any shift by its length.
+
+    The direction is uniform on the sphere and the length an independent Gamma(dimension, scale) variable, as the
+    sphere of radius r has area proportional to r^(dimension - 1). Moving the density by a vector v changes it by no
+    more than the factor exp(||v||_2 / scale), everywhere: a vector of l2 sensitivity D is released with
+    epsilon = D / scale and without a delta (Chaudhuri, Monteleoni and Sarwate, "Differentially private empirical risk
+    minimization", JMLR 2011).
+
+    Parameters
+    ----------
+    scale : float
+        Between 1e-100 and 1e100. The mean length is ``dimension`` times the scale.
+    dimension : int
+        At least 1; in one dimension this is the Laplace law.
+    rng : numpy.random.Generator
+        The only source of chance.
+    draws : int or None
+        Number of independent vectors, at least 1; None gives a single one without the leading axis.
+
+    Returns
+    -------
+    ndarray, shape (dimension,) or (draws, dimension)
+
+    Raises
+    ------
+    TypeError
+        ``rng`` is not a generator, ``scale`` not a number, ``dimension`` or ``draws`` not an integer.
+    ValueError
+        ``scale`` is not positive and finite, ``dimension`` or ``draws`` is below 1.
+    """
+    check_generator(rng)
+    size, d = check_ordinary("scale", scale), check_count("dimension", dimension)
+    count = 1 if draws is None else check_count("draws", draws)
+    directions = rng.normal(size=(count, d))
+    lengths = rng.gamma(d, size, size=(count, 1))
+    vectors = directions * (lengths / np.linalg.norm(directions, axis=1, keepdims=True))
+    return np.asarray(vectors[0] if draws is None else vectors)
+
+
+def norm_exponential_tail(radius: ArrayLike, scale: float, dimension: int) -> FloatArray:
+    """P(||x||_2 > radius) for :func:`norm_exponential`, elementwise; accurate far out."""
+    law = _radial_law(scale, dimension)
+    return np.asarray(law.sf(as_finite_array("radius", radius)))
+
+
+def norm_exponential_radius(tail: ArrayLike, scale: float, dimension: int) -> FloatArray:
+    """Return r with P(||x||_2 > r) = ``tail`` in (0, 1) for :func:`norm_exponential`, elementwise.
+
+    Raises
+    ------
+    ValueError
+        A tail outside the open interval (0, 1).
+    """
+    levels = as_finite_array("tail", tail)
+    if levels.size and not (levels.min() > 0 and levels.max() < 1):
+        worst = levels.min() if levels.min() <= 0 else levels.max()
+        raise ValueError(f"tail must lie strictly between 0 and 1, got {worst!r}")
+    return np.asarray(_radial_law(scale, dimension).isf(levels))
+
+
 def laplace_characteristic_function(s: ArrayLike, scale: ArrayLike) -> FloatArray:
     """E exp(i s X) = 1 / (1 + b^2 s^2) for X ~ Lap(b), elementwise; real, as the law is symmetric."""
     with np.errstate(over="ignore"):  # b s beyond 1e154: the square is inf and the answer 0, as it should be
@@ -143,6 +206,10 @@ def laplace_quantile(probability: ArrayLike, scale: ArrayLike) -> FloatArray:
         worst = levels.min() if levels.min() <= 0 else levels.max()
         raise ValueError(f"probability must lie strictly between 0 and 1, got {worst!r}")
     return np.asarray(stats.laplace.ppf(levels, scale=check_scale("scale", scale)))
+
+
+def _radial_law(scale: float, dimension: int) -> Any:
+    return stats.gamma(check_count("dimension", dimension), scale=check_ordinary("scale", scale))
 
 
 def _door(scale: ArrayLike, shape: Shape, rng: np.random.Generator) -> tuple[FloatArray, tuple[int, ...]]:

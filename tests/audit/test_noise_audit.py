@@ -1,4 +1,4 @@
-"""What an attacker can prove against noise reduction, the interactive test, their combination and Brownian noise.
+"""What an attacker can prove against noise reduction, the interactive test, Brownian and norm-exponential noise.
 
 Each audit runs at confidence .999 with a fixed seed: a right mechanism fails it with chance at most .001. Each has
 a planted fault that the same audit refutes.
@@ -23,6 +23,7 @@ from adaptive_dp.accuracy_first import (
     noise_reduction,
 )
 from adaptive_dp.accuracy_first.ex_post import ask_until_yes, ask_until_yes_loss, ask_until_yes_probability
+from adaptive_dp.noise import norm_exponential, norm_exponential_tail
 from adaptive_dp.privacy import Guarantee, Neighbours
 
 pytestmark = pytest.mark.audit
@@ -327,3 +328,73 @@ def test_brownian_path_down_to_a_fixed_variance_is_private():
 def test_brownian_audit_refutes_a_third_of_the_sensitivity():
     """The same audit refutes a path whose noise belongs to a third of the sensitivity."""
     assert not audit_path(BrownianBoundary(1 / 3, DELTA, BROWNIAN_EPSILON)).passes(BROWNIAN_EPSILON)
+
+
+# ---------------------------------------------------------------- norm-exponential noise
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 9, 60])
+def test_length_and_direction_of_norm_exponential_noise(dimension):
+    """Three Kolmogorov-Smirnov tests with 100,000 draws, each with false-fail rate 1e-4; a slight fault is seen."""
+    scale, draws = 2.5, 100_000
+    x = norm_exponential(scale, dimension, np.random.default_rng(dimension), draws=draws)
+    lengths = np.linalg.norm(x, axis=1)
+    for values, law in [
+        (norm_exponential_tail(lengths, scale, dimension), stats.uniform()),
+        (lengths, stats.gamma(dimension, scale=scale)),
+    ]:
+        assert stats.kstest(values, law.cdf).pvalue > 1e-4
+    assert stats.kstest(lengths, stats.gamma(dimension, scale=1.02 * scale).cdf).pvalue < 1e-4
+    assert (
+        stats.kstest(lengths, stats.gamma(dimension + 0.1, scale=scale).cdf).pvalue < 1e-4 or dimension > 10
+    )
+    if dimension > 1:
+        cosines = x @ np.full(dimension, dimension**-0.5) / lengths
+        uniform = stats.beta(0.5 * (dimension - 1), 0.5 * (dimension - 1))
+        assert stats.kstest(0.5 * (1 + cosines), uniform.cdf).pvalue > 1e-4
+        skewed = np.random.default_rng(0).laplace(size=(draws, dimension))  # not isotropic
+        skewed = skewed @ np.full(dimension, dimension**-0.5) / np.linalg.norm(skewed, axis=1)
+        assert stats.kstest(0.5 * (1 + skewed), uniform.cdf).pvalue < 1e-4 or dimension > 10
+
+
+def vector_audit(noise, direction, *, epsilon, seed):
+    """A vector of l2 sensitivity 1 plus noise, audited by half-lines of the log density ratio of norm noise."""
+
+    def mechanism(value, runs, rng):
+        return value + noise(runs, rng)
+
+    def score(seen):
+        return epsilon * (np.linalg.norm(seen - direction, axis=1) - np.linalg.norm(seen, axis=1))
+
+    events = audit.half_lines(score, np.linspace(-0.99, 0.99, 9) * epsilon)
+    pair = (np.zeros(direction.size), direction)
+    return bound(mechanism, pair, events, runs=200_000, seed=seed)
+
+
+@pytest.mark.parametrize("dimension", [2, 5])
+def test_norm_exponential_noise_pays_for_a_vector(dimension):
+    """Scale 1 / epsilon for l2 sensitivity 1, in every direction; independent Laplace noise would need sqrt(d) more."""
+    epsilon = 1.0
+    diagonal = np.full(dimension, dimension**-0.5)
+    result = vector_audit(
+        lambda runs, rng: norm_exponential(1 / epsilon, dimension, rng, draws=runs),
+        diagonal,
+        epsilon=epsilon,
+        seed=61,
+    )
+    assert result.passes(epsilon)
+    assert result.lower > 0.5 * epsilon
+    laplace = vector_audit(
+        lambda runs, rng: rng.laplace(scale=1 / epsilon, size=(runs, dimension)),
+        diagonal,
+        epsilon=epsilon,
+        seed=62,
+    )
+    half = vector_audit(
+        lambda runs, rng: norm_exponential(0.5 / epsilon, dimension, rng, draws=runs),
+        diagonal,
+        epsilon=epsilon,
+        seed=63,
+    )
+    assert not half.passes(epsilon)
+    assert epsilon < laplace.lower <= math.sqrt(dimension) * epsilon

@@ -18,6 +18,9 @@ from adaptive_dp.noise import (
     laplace_log_density,
     laplace_quantile,
     laplace_tail,
+    norm_exponential,
+    norm_exponential_radius,
+    norm_exponential_tail,
 )
 
 SAMPLERS = [(laplace, stats.laplace), (gaussian, stats.norm)]
@@ -194,3 +197,98 @@ def test_goe_refuses_before_it_draws(arguments, error, message, rng):
     assert rng.bit_generator.state == before
     with pytest.raises(TypeError, match="rng"):
         goe(1.0, 2, 7)
+
+
+# --- norm-exponential noise ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 7])
+def test_norm_exponential_has_a_gamma_length_and_a_uniform_direction(dimension, rng):
+    scale = 0.7
+    draws = norm_exponential(scale, dimension, rng, draws=40_000)
+    lengths = np.linalg.norm(draws, axis=1)
+    assert stats.kstest(lengths, stats.gamma(dimension, scale=scale).cdf).pvalue > 1e-3
+    assert stats.kstest(lengths, stats.gamma(dimension, scale=1.06 * scale).cdf).pvalue < 1e-3
+    if dimension > 1:
+        # A coordinate of a uniform direction: its square is beta distributed, and independent of the length.
+        squares = np.square(draws[:, -1] / lengths)
+        assert stats.kstest(squares, stats.beta(0.5, 0.5 * (dimension - 1)).cdf).pvalue > 1e-3
+        assert abs(np.corrcoef(squares, lengths)[0, 1]) < 0.02
+    assert np.abs(draws.mean(axis=0)).max() < 5 * scale * math.sqrt((dimension + 1) / 40_000)
+
+
+def test_norm_exponential_is_laplace_noise_in_one_dimension(rng):
+    draws = norm_exponential(2.0, 1, rng, draws=40_000)[:, 0]
+    assert stats.kstest(draws, stats.laplace(scale=2.0).cdf).pvalue > 1e-3
+
+
+def test_norm_exponential_follows_its_density(rng):
+    """A disc away from the origin: its probability under the density exp(-|x| / b) / (2 pi b^2), by quadrature."""
+    scale, centre, radius = 1.5, 2.0, 1.2
+    law, _ = integrate.dblquad(
+        lambda a, r: (
+            r
+            * math.exp(-math.sqrt(centre**2 + r * r + 2 * centre * r * math.cos(a)) / scale)
+            / (2 * math.pi * scale**2)
+        ),
+        0,
+        radius,
+        0,
+        2 * math.pi,
+    )
+    draws = norm_exponential(scale, 2, rng, draws=200_000)
+    share = np.mean(np.linalg.norm(draws - [0.0, centre], axis=1) < radius)
+    assert share == pytest.approx(law, abs=4 * math.sqrt(law / 200_000))
+
+
+def test_norm_exponential_radius():
+    for dimension in (1, 3, 101):
+        for tail in (1e-12, 0.05, 0.5, 0.99):
+            point = norm_exponential_radius(tail, 2.5, dimension)
+            assert float(norm_exponential_tail(point, 2.5, dimension)) == pytest.approx(tail, rel=1e-9)
+    assert float(norm_exponential_tail(700.0, 1.0, 1)) == pytest.approx(math.exp(-700), rel=1e-10)
+    assert float(norm_exponential_radius(0.25, 3.0, 1)) == pytest.approx(3 * math.log(4))
+    assert norm_exponential_tail([0.0, -1.0], 1.0, 4).tolist() == [1.0, 1.0]
+
+
+def test_norm_exponential_shapes_and_reproducibility():
+    assert norm_exponential(1.0, 4, np.random.default_rng(5)).shape == (4,)
+    assert norm_exponential(1.0, np.int64(4), np.random.default_rng(5), draws=1).shape == (1, 4)
+    one, again = (norm_exponential(2.0, 3, np.random.default_rng(5), draws=6) for _ in range(2))
+    np.testing.assert_array_equal(one, again)
+    np.testing.assert_allclose(norm_exponential(4.0, 3, np.random.default_rng(5), draws=6), 2 * one)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"scale": 0.0}, ValueError, "scale must be positive"),
+        ({"scale": -1.0}, ValueError, "scale must be positive"),
+        ({"scale": math.nan}, ValueError, "scale must be finite"),
+        ({"scale": math.inf}, ValueError, "scale must be finite"),
+        ({"scale": 1e200}, ValueError, "scale must lie between"),
+        ({"scale": [1.0]}, TypeError, "scale must be a real number"),
+        ({"dimension": 0}, ValueError, "dimension must be at least 1"),
+        ({"dimension": 2.0}, TypeError, "dimension must be an integer"),
+        ({"draws": 0}, ValueError, "draws must be at least 1"),
+        ({"draws": 2.5}, TypeError, "draws must be an integer"),
+    ],
+)
+def test_norm_exponential_refuses_before_it_draws(arguments, error, message, rng):
+    before = rng.bit_generator.state
+    with pytest.raises(error, match=message):
+        norm_exponential(**{"scale": 1.0, "dimension": 3, "rng": rng, **arguments})
+    assert rng.bit_generator.state == before
+    with pytest.raises(TypeError, match="rng"):
+        norm_exponential(1.0, 2, 7)
+
+
+def test_norm_exponential_laws_refuse():
+    for bad in (0.0, 1.0, [0.5, -0.1], math.nan):
+        with pytest.raises(ValueError, match="tail must"):
+            norm_exponential_radius(bad, 1.0, 2)
+    for function in (norm_exponential_radius, norm_exponential_tail):
+        with pytest.raises(ValueError, match="scale must be positive"):
+            function(0.5, -1.0, 2)
+        with pytest.raises(ValueError, match="dimension must be at least 1"):
+            function(0.5, 1.0, 0)
