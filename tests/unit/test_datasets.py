@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,8 @@ from scipy.stats import ks_2samp
 from sklearn.linear_model import LogisticRegression
 
 from adaptive_dp import datasets
-from adaptive_dp.datasets import Dataset, optional, preparation, simulated
+from adaptive_dp.datasets import Dataset, adult, optional, preparation, simulated
+from adaptive_dp.datasets.files import read_table
 from adaptive_dp.privacy import Domain, row_norms
 
 RIDGE = 0.005
@@ -46,6 +48,7 @@ SIZES: list[tuple[str, dict[str, object], tuple[int, int]]] = [
     ("load_wine_red", {}, (1_599, 11)),
     ("load_adult", {"variant": "iyengar"}, (45_220, 104)),
     ("load_adult", {"variant": "neel"}, (15_682, 23)),
+    ("load_adult", {"variant": "neel", "columns": "regression"}, (15_682, 23)),
     ("load_credit_default", {}, (30_000, 21)),
     ("load_kidney", {}, (400, 24)),
     ("load_iwpc", {}, (3_508, 14)),
@@ -182,6 +185,67 @@ def test_adult_counts() -> None:
         datasets.load_adult("full")
     with pytest.raises(ValueError, match="seed must be at least 0, got -1"):
         datasets.load_adult("neel", seed=-1)
+
+
+def test_adult_columns_of_the_two_readings() -> None:
+    code, regression = (datasets.load_adult("neel", columns=c, scaling="none") for c in adult.NEEL_NUMERIC)
+    assert code.names[:20] == regression.names[:20]
+    assert code.names[20:] == ("capital_gain", "capital_loss", "hours_per_week")
+    assert regression.names[20:] == ("age", "education_num", "capital_gain")
+    np.testing.assert_array_equal(code.labels, regression.labels)
+    np.testing.assert_array_equal(code.features[:, 20], regression.features[:, 22])
+    # A row that is divided by its own norm is the same row up to its length.
+    unit = datasets.load_adult("neel", columns="regression").features
+    lengths = np.linalg.norm(regression.features, axis=1, keepdims=True)
+    np.testing.assert_allclose(unit * lengths, regression.features, atol=1e-12)
+    with pytest.raises(ValueError, match="columns must be one of 'code', 'regression', got 'paper'"):
+        datasets.load_adult("neel", columns="paper")
+    with pytest.raises(
+        ValueError, match="columns must be left alone for variant='iyengar', got 'regression'"
+    ):
+        datasets.load_adult("iyengar", columns="regression")
+
+
+@pytest.mark.parametrize(("norm", "bound"), [("l1", 7.0), ("l2", np.sqrt(7)), ("linf", 1.0)])
+@pytest.mark.parametrize("columns", ["code", "regression"])
+def test_adult_without_scaling_declares_what_the_coding_allows(columns: str, norm: str, bound: float) -> None:
+    data = datasets.load_adult("neel", columns=columns, norm=norm, scaling="none")
+    assert data.domain == Domain(norm, bound, "sign")
+    X = data.features
+    indicators, numeric = X[:, :20], X[:, 20:]
+    assert set(np.unique(indicators)) == {0.0, 1.0}
+    assert (indicators.sum(axis=1) == 4).all()
+    assert numeric.min() >= 0
+    assert numeric.max() <= 1
+    # Nothing was clipped: the units of the file come back as whole numbers.
+    tops = np.array([adult.NUMERIC_TOPS[name] for name in data.names[20:]])
+    np.testing.assert_allclose(numeric * tops, np.rint(numeric * tops), atol=1e-6)
+    # The largest row that the coding allows is in the domain, and nothing longer.
+    everything = np.zeros((1, 23))
+    everything[0, [0, 7, 13, 18, 20, 21, 22]] = 1.0
+    data.domain.check(everything, [1.0])
+    with pytest.raises(ValueError, match="above the declared bound"):
+        data.domain.check(everything * 1.01, [1.0])
+
+
+def test_the_regression_columns_are_the_best_by_the_criterion_of_the_paper() -> None:
+    """Of all sets of seven features with 23 columns, on one draw of the negative records."""
+    table = adult._balanced(read_table("adult"), 1)
+    labels = np.where(table["above_50k"], 1.0, -1.0)
+    sizes = {group: table[group].astype(str).nunique() for group in adult.IYENGAR_GROUPS}
+    sizes |= dict.fromkeys(adult.NUMERIC_TOPS, 1)
+    subsets = [s for s in combinations(sizes, 7) if sum(sizes[name] for name in s) == 23]
+    assert len(subsets) == 26
+
+    def accuracy(chosen: tuple[str, ...]) -> float:
+        groups = {name: sizes[name] for name in chosen if name in adult.IYENGAR_GROUPS}
+        numeric = tuple(name for name in chosen if name in adult.NUMERIC_TOPS)
+        X, _ = adult._columns(table, groups, numeric)
+        model = LogisticRegression(C=10, fit_intercept=False, max_iter=2_000).fit(X, labels)
+        return float(model.score(X, labels))
+
+    best = max(subsets, key=accuracy)
+    assert set(best) == {*adult.NEEL_GROUPS, *adult.NEEL_NUMERIC["regression"]}
 
 
 def held_out_accuracy(data: Dataset) -> float:

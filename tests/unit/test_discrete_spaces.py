@@ -62,6 +62,16 @@ def test_lift_reaches_the_sphere_and_keeps_distances(dimension, slack, seed):
     assert (after >= before / radius * (1 - 1e-9)).all()
 
 
+def test_members_on_the_rim_have_no_height():
+    for squared in (2, 3, 5, 6, 23):
+        space = IntegerBall(min(squared, 5), 1, squared)
+        members = space.points()
+        on_rim = (members**2).sum(axis=1) == squared
+        heights = lift(members, space.radius)[:, -1]
+        np.testing.assert_array_equal(heights[on_rim], 0.0)
+        assert (heights[~on_rim] > 0.1).all()
+
+
 def test_separation_and_radius_of_a_list():
     space = PointSet(np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]), bound=7.0)
     assert (space.separation, space.radius, space.dimension, space.size) == (1.0, 7.0, 2, 3)

@@ -41,7 +41,7 @@ def test_simplex_is_the_narrowest_and_agrees_with_its_closed_form():
     for d in (2, 6):
         row = table.loc[d]
         assert abs(row["simplex"] - simplex_width(3, d)) < 5 * row["error"]
-        assert row["simplex"] < row["box"] < row["laplace"]
+        assert row["simplex"] < row["values"] < row["box"] < row["laplace"]
         assert 3 * row["simplex"] < row["norm"] * 1.1
 
 

@@ -28,7 +28,7 @@ from scipy.special import gammaincc, gammainccinv
 
 from adaptive_dp.accounting import gaussian_delta, gaussian_epsilon, smallest_feasible, step_until_safe
 from adaptive_dp.oracle_perturbation.problems import TableProblem, ThresholdProblem
-from adaptive_dp.oracle_perturbation.spaces import FiniteSpace, PointSet, lift
+from adaptive_dp.oracle_perturbation.spaces import FiniteSpace, PointSet, is_space, lift
 from adaptive_dp.per_instance.calibration import half_normal_delta, half_normal_epsilon, log_excess
 from adaptive_dp.validation import check_count, check_ordinary, check_positive, check_probability, check_real
 
@@ -373,7 +373,7 @@ def _space_and_lipschitz(problem_or_space: Any, lipschitz: float | None) -> tupl
         space: FiniteSpace = problem_or_space.space
         own = problem_or_space.lipschitz if isinstance(problem_or_space, TableProblem) else None
         return space, 1 / space.separation if own is None else float(own)
-    if isinstance(problem_or_space, type) or not isinstance(problem_or_space, FiniteSpace):
+    if not is_space(problem_or_space):
         raise TypeError(
             "problem_or_space must be a ThresholdProblem, a TableProblem or a finite space, got "
             f"{type(problem_or_space).__name__}"

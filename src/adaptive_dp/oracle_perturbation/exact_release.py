@@ -31,7 +31,7 @@ from scipy.special import erfc
 
 from adaptive_dp.oracle_perturbation.opdisc import LiftedNoise
 from adaptive_dp.oracle_perturbation.problems import TableProblem, ThresholdProblem
-from adaptive_dp.oracle_perturbation.spaces import FiniteSpace, IntegerBall, lift
+from adaptive_dp.oracle_perturbation.spaces import FiniteSpace, IntegerBall, is_space, lift
 from adaptive_dp.validation import FloatArray, as_finite_array, check_count, check_real
 
 LARGEST_SPACE = 40
@@ -328,7 +328,7 @@ def _space_and_total(
         if isinstance(problem, TableProblem):
             return problem.space, problem.total
         return problem.space, problem.errors(problem.space.points()).astype(np.float64)
-    if isinstance(problem, type) or not isinstance(problem, FiniteSpace):
+    if not is_space(problem):
         raise TypeError(f"problem must be a problem or a finite space, got {type(problem).__name__}")
     if total is None:
         raise ValueError("total must be given with a space")

@@ -20,6 +20,7 @@ from adaptive_dp.validation import FloatArray, as_finite_array, check_count, che
 
 IntArray = NDArray[np.int64]
 LARGEST_LIST = 4_000_000  # members that are ever listed
+RIM = 8 * float(np.finfo(np.float64).eps)
 
 
 @runtime_checkable
@@ -81,7 +82,9 @@ def lift(points: ArrayLike, radius: float) -> FloatArray:
     if rest.size and rest.min() < -SLACK * bound**2:
         longest = math.sqrt(bound**2 - float(rest.min()))
         raise ValueError(f"radius must be at least the largest norm {longest:.6g}, got {bound:.6g}")
-    return np.asarray(np.concatenate([w, np.sqrt(np.maximum(rest, 0.0))], axis=-1) / bound)
+    # On the rim the difference of two roundings is noise, and its root would be as large as 1e-8.
+    rest = np.where(rest < RIM * bound**2, 0.0, rest)
+    return np.asarray(np.concatenate([w, np.sqrt(rest)], axis=-1) / bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,3 +246,10 @@ class PointSet:
     def points(self) -> FloatArray:
         """All members, in the order in which they were given."""
         return self.members
+
+
+def is_space(value: object) -> bool:
+    """Whether ``value`` is a finite space; its size, which takes time to count, is not asked for if its type tells."""
+    return isinstance(value, IntegerBall | PointSet) or (
+        not isinstance(value, type) and isinstance(value, FiniteSpace)
+    )

@@ -18,6 +18,7 @@ from adaptive_dp.noise import laplace
 from adaptive_dp.oracle_perturbation.discrete_privacy import GAP
 from adaptive_dp.oracle_perturbation.embeddings import BoxEmbedding, Embedding, SimplexEmbedding, gauge_noise
 from adaptive_dp.oracle_perturbation.spaces import IntegerBall
+from adaptive_dp.oracle_perturbation.value_noise import value_noise
 from adaptive_dp.validation import FloatArray, as_finite_array, check_choice, check_count
 
 PROFILES = {"quick": 400, "book": 4000, "paper": 20_000}
@@ -88,12 +89,21 @@ def laplace_width(space: IntegerBall, draws: int, rng: np.random.Generator) -> F
     return largest(space, gains, np.zeros((k, space.squared_radius + 1)))
 
 
+def value_width(space: IntegerBall, draws: int, rng: np.random.Generator) -> FloatArray:
+    """Draws of max_w N(w) - E N for joint noise on values at epsilon = 1, shape (draws,).
+
+    That noise is nonnegative, with the same mean at every value, which moves no answer and is taken off.
+    """
+    noise = value_noise(space, epsilon=1.0).draw(rng, draws=check_count("draws", draws))
+    return largest(space, noise - noise.mean(), np.zeros((draws, space.squared_radius + 1)))
+
+
 def width_table(dimensions: Sequence[int], draws: int, rng: np.random.Generator) -> pd.DataFrame:
     """Mean widths over {-1, 0, 1}^d at epsilon = 1, one row a dimension.
 
-    Columns: ``d``; ``norm`` (norm noise over the lift), ``laplace`` (RSPM), ``box``, ``simplex``; ``exponential``, the
-    bound 2 log |W| on the mean excess of the exponential mechanism, which needs no oracle and a list of W; and
-    ``error``, the largest standard error of the four means.
+    Columns: ``d``; ``norm`` (norm noise over the lift), ``laplace`` and ``box`` (RSPM), ``values`` (joint noise on
+    values), ``simplex``; ``exponential``, the bound 2 log |W| on the mean excess of the exponential mechanism, which
+    needs no oracle and a list of W; and ``error``, the largest standard error of the five means.
     """
     rows = []
     for d in dimensions:
@@ -102,6 +112,7 @@ def width_table(dimensions: Sequence[int], draws: int, rng: np.random.Generator)
             "norm": lifted_width(space, draws, rng),
             "laplace": laplace_width(space, draws, rng),
             "box": embedded_width(BoxEmbedding(space), draws, rng),
+            "values": value_width(space, draws, rng),
             "simplex": embedded_width(SimplexEmbedding(space), draws, rng),
         }
         error = max(float(sample.std(ddof=1)) for sample in samples.values()) / math.sqrt(draws)
