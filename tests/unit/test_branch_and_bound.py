@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from adaptive_dp.datasets import load_adult
+from adaptive_dp.noise import norm_exponential
 from adaptive_dp.oracle_perturbation import branch_and_bound_kernels as kernels
 from adaptive_dp.oracle_perturbation.branch_and_bound import BranchAndBound, branch_and_bound
 from adaptive_dp.oracle_perturbation.branch_and_bound_kernels import TOLERANCE, Work, compiled
@@ -21,7 +22,12 @@ from adaptive_dp.oracle_perturbation.branch_and_bound_plan import (
     most_even_group,
     one_hot_groups,
 )
-from adaptive_dp.oracle_perturbation.branch_and_bound_tables import certificate_table, halfspaces_on
+from adaptive_dp.oracle_perturbation.branch_and_bound_tables import (
+    certificate_table,
+    difficulty_table,
+    halfspaces_on,
+    oracle_sizes,
+)
 from adaptive_dp.oracle_perturbation.problems import (
     LARGEST_COUNT,
     LARGEST_SCORE,
@@ -402,6 +408,21 @@ def test_certificate_table_closes():
     assert table["certified"].iloc[-1] == "yes"
     assert table["gap"].is_monotonic_decreasing
     assert (table["bound"] <= table["objective"].iloc[-1]).all()
+
+
+def test_difficulty_table_is_certified():
+    data = load_adult("neel", scaling="none")
+    oracle = BranchAndBound(halfspaces_on(data, features=("hours_per_week", "race", "sex"), records=400))
+    table = difficulty_table(oracle, (0.1, 1.0, 8.0), np.random.default_rng(15))
+    assert (table["gap"] < 1e-6).all()
+    assert table["errors"].between(1, 400).all()
+    # D^2 = 8 and losses in [0, 1]: a shift of 32, and the gap's millionth of it.
+    first = norm_exponential(32 / 0.1, 9, np.random.default_rng(15))
+    assert table["noise"].iloc[0] == pytest.approx(np.linalg.norm(first), rel=2e-6)
+    assert (table["nodes"] > 1).all()
+    assert oracle_sizes("quick").epsilons == (0.1, 1.0, 8.0)
+    with pytest.raises(ValueError, match="profile"):
+        oracle_sizes("slow")
 
 
 def test_bad_input_is_refused():

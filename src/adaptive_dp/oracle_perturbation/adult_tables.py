@@ -236,7 +236,7 @@ def tuned_frame(parameters: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(parameters["tuned"])
 
 
-REFERENCE_NAMES = {"regression": "LR, no noise", "halfspaces": "best halfspace, no noise"}
+REFERENCE_NAMES = {"regression": "LR, no noise", "halfspaces": "best halfspace"}
 
 
 def reference_lines(parameters: Mapping[str, Any]) -> dict[str, float]:
@@ -257,6 +257,17 @@ SHORT_NAMES = {
     "sgd_tuned": SGD_TUNED,
     "objective": OBJECTIVE,
 }
+# Pairs of them that the text compares.
+COMPARED = (
+    ("norm", "short"),
+    ("norm", "tuned"),
+    ("norm", "objective"),
+    ("norm", "box"),
+    ("simplex", "norm"),
+    ("simplex", "objective"),
+    ("printed", "separators"),
+    ("printed", "short"),
+)
 
 
 def accuracy_numbers(

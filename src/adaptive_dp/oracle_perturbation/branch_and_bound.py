@@ -47,9 +47,9 @@ class BranchAndBound:
     problem : ThresholdProblem
         Any features, any tie rule, any space. The time depends on how many records and patterns merging leaves.
     eliminate : sequence of int or None
-        Group of columns that is solved for exactly in each bound: at most one nonzero entry per record, always the
-        same positive one. None chooses the group that splits the records most evenly; () solves for none. A matter of
-        time only.
+        Group of columns that is solved for exactly in each bound of the second stage: at most one nonzero entry per
+        record, always the same positive one. None chooses the group that splits the records most evenly; () solves for
+        none. A matter of time only.
     order : sequence of int or None
         Order of the other columns in the search. None puts indicators last and, among both kinds, the column with the
         largest sum of squares first. The second stage begins after the last column that is not an indicator. A matter

@@ -26,7 +26,7 @@ LARGEST_TABLES = 2**31  # bytes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """Order of the columns and merged data: ``first``, then ``second``; ``group`` is solved for in every bound."""
+    """Order of the columns and merged data: ``first``, then ``second``, in whose bounds ``group`` is solved for."""
 
     first: tuple[int, ...]
     second: tuple[int, ...]

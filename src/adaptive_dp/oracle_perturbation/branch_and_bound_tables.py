@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from adaptive_dp.datasets.dataset import Dataset
+from adaptive_dp.noise import norm_exponential
 from adaptive_dp.oracle_perturbation.branch_and_bound import BranchAndBound
+from adaptive_dp.oracle_perturbation.discrete_privacy import shift
 from adaptive_dp.oracle_perturbation.problems import GridCosts, ThresholdProblem, integer_features
 from adaptive_dp.oracle_perturbation.spaces import IntArray, IntegerBall
-from adaptive_dp.validation import check_count
+from adaptive_dp.validation import check_choice, check_count
+
+
+class Sizes(NamedTuple):
+    """What the page runs in each profile."""
+
+    budgets: tuple[int, ...]
+    epsilons: tuple[float, ...]
+
+
+def oracle_sizes(profile: str) -> Sizes:
+    """Budgets of nodes and privacy levels of the page's live solves, for the profiles quick, book and paper."""
+    check_choice("profile", profile, ("quick", "book", "paper"))
+    if profile == "quick":
+        return Sizes((1_000, 10_000), (0.1, 1.0, 8.0))
+    return Sizes((1_000, 10_000, 50_000), (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0))
 
 
 def halfspaces_on(
@@ -88,3 +106,29 @@ def certificate_table(oracle: BranchAndBound, costs: GridCosts, budgets: Sequenc
         certified = "yes" if answer.gap <= 1e-6 else "no"
         rows.append((answer.nodes, answer.objective, answer.lower_bound, answer.gap, certified))
     return pd.DataFrame(rows, columns=["nodes", "objective", "bound", "gap", "certified"])
+
+
+def difficulty_table(
+    oracle: BranchAndBound, epsilons: Sequence[float], rng: np.random.Generator
+) -> pd.DataFrame:
+    """One draw of OPDisc's norm noise per privacy level, and how much work its minimum is.
+
+    Parameters
+    ----------
+    oracle : BranchAndBound
+    epsilons : sequence of float
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    DataFrame
+        Columns epsilon, noise (length of the noise vector), nodes, errors (of the minimiser), gap.
+    """
+    problem = oracle.problem
+    rows = []
+    for epsilon in epsilons:
+        noise = norm_exponential(shift(problem) / epsilon, problem.space.dimension + 1, rng)
+        answer = oracle.solve(problem.lifted_costs(noise))
+        errors = int(problem.errors(answer.point))
+        rows.append((epsilon, float(np.linalg.norm(noise)), answer.nodes, errors, answer.gap))
+    return pd.DataFrame(rows, columns=["epsilon", "noise", "nodes", "errors", "gap"])
