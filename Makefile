@@ -30,6 +30,8 @@ paper: setup ## run the experiments at the sizes of the papers (up to an hour a 
 	@$(PY) tools/paper_ptr_regression.py
 	@$(PY) tools/paper_ptr_pate.py
 	@$(PY) tools/paper_objective_perturbation.py
+	@$(PY) tools/paper_beyond_convexity.py
+	@$(PY) tools/paper_beyond_convexity_solvers.py
 
 serve: html ## build the HTML and serve it at http://localhost:8000
 	@$(PY) -m http.server 8000 --bind 127.0.0.1 --directory _build/html

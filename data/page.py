@@ -10,7 +10,7 @@ Entry = Mapping[str, Any]
 # Loader of each file and what the book uses it for.
 USES = {
     "census_income": ("load_census_income", "accuracy first: large-n logistic regression"),
-    "adult": ("load_adult", "objective perturbation, in two preparations"),
+    "adult": ("load_adult", "objective perturbation, in three preparations"),
     "credit_default": ("load_credit_default", "per-instance losses, logistic regression"),
     "wine_red": ("load_wine_red", "per-instance losses, linear regression"),
     "kidney": ("load_kidney", "per-instance losses, few records"),
@@ -41,7 +41,8 @@ and labels in a declared range. All of them work alike:
   mapped onto an interval. Long-tailed amounts go through a logarithm first.
 - Categories become indicators over a documented list of levels.
 - Rows are scaled: `scaling="unit"` divides each row by its own norm, `scaling="bound"` divides all rows by
-  the largest norm that the coding allows. `norm=` chooses `"l1"`, `"l2"` or `"linf"`.
+  the largest norm that the coding allows. `norm=` chooses `"l1"`, `"l2"` or `"linf"`. Halfspaces and error counts
+  need no bound: `load_adult("neel", columns=..., scaling="none")` leaves entries in [0, 1] and rows as they are.
 
 Each record is prepared without looking at any other, so that changing one person's record changes one
 row, and the preparation costs no privacy. There is one exception among the committed files: the missing

@@ -16,6 +16,14 @@ from adaptive_dp.accuracy_first import experiment
 from adaptive_dp.experiments import load_results
 from adaptive_dp.objective_perturbation import experiment as race
 from adaptive_dp.objective_perturbation import tables
+from adaptive_dp.oracle_perturbation import adult_experiment as halfspaces
+from adaptive_dp.oracle_perturbation import adult_tables as halfspace_tables
+from adaptive_dp.oracle_perturbation import (
+    flaws_discrete,
+    flaws_discrete_tail,
+    sampled_flaws,
+    separator_gaussian,
+)
 from adaptive_dp.plots import format_number
 from adaptive_dp.ptr import variants
 from tools.paths import BOOK, ROOT
@@ -293,3 +301,45 @@ def test_recorded_race_is_that_of_the_ledger(ledger):
             first = table.loc[race.ALGORITHM_7[0]]
             assert f"better at {first['better']} of {first['points']} points" in ledger["OP-17"]
             assert f"worse at {first['worse']}" in ledger["OP-17"]
+
+
+def test_recorded_figure_of_halfspaces_is_that_of_the_ledger(ledger):
+    """Figure 1 of neel2019: every accuracy and every count of the ledger is in the record."""
+    methods = ("OPDisc, norm", "OPDisc, Gaussian", "OPDisc, printed", "RSPM, Laplace", "RSPM, box")
+    methods += (halfspaces.SIMPLEX, halfspaces.SHORT, halfspaces.TUNED, halfspaces.OBJECTIVE)
+    pairs = {
+        "norm against 50 steps": ("OPDisc, norm", halfspaces.SHORT),
+        "against tuned": ("OPDisc, norm", halfspaces.TUNED),
+        "printed OPDisc against printed RSPM": ("OPDisc, printed", "RSPM, printed"),
+    }
+    counts: dict[str, list[str]] = {name: [] for name in pairs}
+    for columns in halfspaces.COLUMNS:
+        runs, _ = halfspace_tables.recorded_runs(ROOT / "data" / "results", columns)
+        cells = "; ".join(
+            f"eps {epsilon:g}: "
+            + " ".join(f"{halfspace_tables.at(runs, method, epsilon)[0]:.1f}" for method in methods)
+            for epsilon in (0.1, 1.0, 8.0)
+        )
+        assert f"{columns}: {cells}." in ledger["OP-24"]
+        for name, (first, second) in pairs.items():
+            found = halfspace_tables.verdict(runs, first, second)
+            counts[name].append(f"{found['better']} : {found['worse']}")
+    for name, both in counts.items():
+        assert f"{name} {' and '.join(both)}" in ledger["OP-24"]
+
+
+def test_numbers_on_discrete_perturbation_are_those_of_the_ledger(ledger):
+    """The refutation at the paper's size, and the scales and ratios that are computed in a moment."""
+    own = 15_682.0**-2
+    scale = flaws_discrete.printed_ratio(epsilon=1.0, delta=own)
+    attained = flaws_discrete_tail.tail_delta(23, ratio=scale, epsilon=1.0)
+    assert f"delta >= {attained:.2e}".replace("e-0", "e-") in ledger["OP-20"]
+    assert f"claimed {own:.2e}".replace("e-0", "e-") in ledger["OP-20"]
+    parity = flaws_discrete.parity_table("cube", [1000], epsilons=[1.0], delta=1e-8)
+    assert f"P' - e P = {parity['difference'].iloc[0]:.3f}" in ledger["OP-20"]
+    printed = separator_gaussian.printed_separator_sigma(46, epsilon=1.0, delta=own)
+    proved = separator_gaussian.smallest_separator_sigma(46, epsilon=1.0, delta=own)
+    assert f"printed sigma {printed:.1f}, proved {proved:.1f}" in ledger["OP-22"]
+    failures = sampled_flaws.lemma9_frame().set_index("dimension")["printed"]
+    rare = ", ".join(f"{failures[d]:.1e}".replace("e-0", "e-") for d in (2, 3, 5))
+    assert f"{rare}, {failures[10]:.3f} at d = 2, 3, 5, 10" in ledger["OP-26"]

@@ -210,7 +210,7 @@ def _attained(integrand: Integrand, edges: FloatArray, path: FloatArray) -> floa
     return total * (1 - 4 * edges.size * EPS)
 
 
-class Solution(NamedTuple):
+class CertifiedSupremum(NamedTuple):
     """A bracket of the supremum, and the path that attains its lower end."""
 
     bracket: Interval
@@ -220,7 +220,7 @@ class Solution(NamedTuple):
     """s there."""
 
 
-def solve(integrand: Integrand, tolerance: float) -> Solution:
+def solve(integrand: Integrand, tolerance: float) -> CertifiedSupremum:
     """Refine until upper <= (1 + ``tolerance``) lower, or LARGEST_SIZE is passed; the best of all grids is kept."""
     lower, upper, size = -math.inf, math.inf, FIRST_SIZE
     noise = path = np.empty(0)
@@ -232,7 +232,7 @@ def solve(integrand: Integrand, tolerance: float) -> Solution:
         if found > lower:
             lower, noise, path = found, grid.edges, candidate
         if upper <= (1 + tolerance) * lower or size >= LARGEST_SIZE:
-            return Solution(Interval(lower, max(lower, upper)), noise, path)
+            return CertifiedSupremum(Interval(lower, max(lower, upper)), noise, path)
         # The gap falls with the root of the size, or faster.
         excess = (upper / lower - 1) / tolerance if lower > 0 else math.inf
         size = min(LARGEST_SIZE, math.ceil(size * min(max(1.5 * excess, 2.0), 16.0)))
