@@ -492,3 +492,18 @@ def test_missing_numba_is_said(monkeypatch):
         return x + 1
 
     assert compiled(kernel) is kernel
+
+
+def test_a_disagreement_is_an_error_without_private_values(monkeypatch):
+    """The message of a failed self-check shows neither the point nor an objective."""
+    problem = random_problem(np.random.default_rng(5), IntegerBall.halfspaces(3), "error")
+    costs = problem.lifted_costs(np.random.default_rng(6).normal(0, 20, 4))
+    wrong = np.array([1, 0, 0])
+    if np.array_equal(enumerate_members(problem, costs).point, wrong):
+        wrong = -wrong
+    monkeypatch.setattr(
+        "adaptive_dp.oracle_perturbation.branch_and_bound._complete", lambda *arguments: wrong.astype(np.int64)
+    )
+    with pytest.raises(RuntimeError, match="disagree") as caught:
+        branch_and_bound(problem, costs)
+    assert not any(character.isdigit() for character in str(caught.value))

@@ -254,3 +254,17 @@ def test_figures():
     assert "above the allowed line from d = 1000 on" in parity.alt
     table = dimension_table([0.1, 1.0, 2.0], delta=1e-8)
     assert "at epsilon 1 proved up to 12, refuted from 20" in figures.draw_map(table, name="map").alt
+
+
+def test_large_levels_do_not_overflow():
+    assert flaws.parity_delta("cube", 4, ratio=1.0, epsilon=1000.0) == -math.inf
+    assert flaws.parity_delta("cube", 4, ratio=1.0, epsilon=0.5) == pytest.approx(
+        1 - (1 + math.exp(0.5)) * flaws.cube_odd(4, 1.0), rel=1e-12
+    )
+    assert flaws.orthant_delta(4, 1.0, 1000.0)[0] < 0
+    for shape in ("cube", "rings"):
+        table = flaws.parity_table(shape, (4, 8), epsilons=(1.0, 1000.0), delta=1e-6)
+        assert table["allowed"].max() <= 1
+        assert not table["refuted"].iloc[-1]
+    assert not flaws.separator_table((4,), epsilons=(1000.0,), delta=1e-6)["refuted"].any()
+    assert flaws.sound_table((4,), epsilon=1000.0)["promise"].iloc[0] == math.inf

@@ -157,7 +157,7 @@ GOOD = {"features": [[1, 2], [0, -1]], "labels": [1, -1], "space": IntegerBall.h
     ("change", "error", "message"),
     [
         ({"features": [[0.5, 1], [1, 1]]}, ValueError, "features must be whole numbers"),
-        ({"features": [[20_000, 20_000], [1, 1]]}, ValueError, "features must keep scores within"),
+        ({"features": [[20_000, 20_000], [1, 1]]}, ValueError, "features must keep scores"),
         ({"features": [[1, 2, 3], [1, 2, 3]]}, ValueError, "features must have 2 columns"),
         ({"features": [[1, np.inf], [1, 1]]}, ValueError, "features must be finite"),
         ({"labels": [1, 0]}, ValueError, "labels must be -1 or"),
@@ -211,5 +211,47 @@ def test_features_are_rounded_on_a_public_grid():
     np.testing.assert_array_equal(integer_features([[0.1234, -1.0]], 1000), [[123, -1000]])
     with pytest.raises(ValueError, match=r"features must lie in \[-1, 1\], got -1.5"):
         integer_features([[0.1, -1.5]])
-    with pytest.raises(ValueError, match="grid must lie between 1 and 10000"):
+    with pytest.raises(ValueError, match="grid must be at least 1, got 0"):
         integer_features([[0.1]], 0)
+    with pytest.raises(ValueError, match="grid must lie between 1 and 10000"):
+        integer_features([[0.1]], 20_000)
+    with pytest.raises(TypeError, match="grid must be an integer"):
+        integer_features([[0.1]], 1.5)  # type: ignore[arg-type]
+
+
+def test_points_are_not_cut_off_to_whole_numbers():
+    problem = ThresholdProblem(**GOOD)
+    with pytest.raises(ValueError, match="points must be whole numbers"):
+        problem.errors([[0.9, -0.9]])
+    with pytest.raises(ValueError, match="points must have 2 coordinates"):
+        problem.errors([1, 1, 1])
+    costs = problem.lifted_costs(np.ones(3))
+    with pytest.raises(ValueError, match="points must be members of the space"):
+        problem.objective([2, 0], costs)
+    assert problem.errors([[1.0, 0.0]]).shape == (1,)
+
+
+def test_a_tiny_lipschitz_constant_is_checked_too():
+    """Noise is proportional to the declared constant: an absolute slack would be unbounded loss of privacy."""
+    pair = PointSet(np.array([[-1.0], [1.0]]))
+    for losses in ([[0.0, 9e-10]], [[9e-10, 0.0]]):
+        with pytest.raises(ValueError, match="breaks lipschitz"):
+            TableProblem(np.array(losses), pair, lipschitz=1e-12)
+    fine = TableProblem(np.array([[0.0, 2e-12]]), pair, lipschitz=1e-12)
+    assert fine.total[1] == pytest.approx(2e-12)
+
+
+def test_totals_of_unbounded_losses_are_differences_and_cannot_be_written():
+    pair = PointSet(np.array([[-1.0], [1.0]]))
+    large = TableProblem(np.array([[0.0, 1.0], [1e12, 1e12]]), pair, lipschitz=1.0)
+    np.testing.assert_array_equal(large.total, [0.0, 1.0])
+    with pytest.raises(ValueError, match="read-only"):
+        large.total[0] = 1.0
+
+
+def test_spaces_of_impossible_size_are_refused_at_once():
+    with pytest.raises(ValueError, match="squared_radius must be at most 1000000"):
+        IntegerBall(2, 1, 10**7)
+    for members in ([[0.0], [1e-120]], [[0.0], [1e120]], [[-1e200], [1e200]]):
+        with pytest.raises(ValueError, match=r"distance between members|largest norm of members"):
+            PointSet(np.array(members))

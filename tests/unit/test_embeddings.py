@@ -124,10 +124,23 @@ def test_same_seed_same_noise_and_bad_input_is_refused():
         ({"epsilon": 0.0}, ValueError, "epsilon must be positive"),
         ({"epsilon": np.nan}, ValueError, "epsilon must be finite"),
         ({"gap": 0.0}, ValueError, "gap must be positive"),
-        ({"gap": 1.5}, ValueError, "gap must be at most 1"),
         ({"rng": 3}, TypeError, "rng must be a numpy.random.Generator"),
         ({"draws": 0}, ValueError, "draws must be at least 1"),
     ):
         arguments = {"epsilon": 1.0, "gap": 1e-6, "rng": np.random.default_rng(0), **change}
         with pytest.raises(error, match=message):
             gauge_noise(embedding, **arguments)
+
+
+@pytest.mark.parametrize("kind", [SimplexEmbedding, BoxEmbedding])
+def test_points_and_tables_must_fit_the_space(kind):
+    embedding = kind(IntegerBall.signs(2))
+    for members, message in (
+        ([[2, 0]], "members must be whole numbers up to 1"),
+        ([[0.5, 0.0]], "members must be whole numbers"),
+        ([[1, 0, 0]], "members must have 2 coordinates"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            embedding.points(members)
+    with pytest.raises(ValueError, match="noise must have shape"):
+        embedding.costs(np.zeros((1, 3)))

@@ -358,3 +358,18 @@ def test_accuracies_are_ordered_as_they_must_be():
     assert epsilon_for(table, "opdisc", middle) == pytest.approx((0.05 * 0.5) ** 0.5)
     listed = problem.accuracy(problem.space.points()).max()
     assert wide["no noise"].iloc[0] == pytest.approx(listed)
+
+
+@pytest.mark.parametrize(
+    ("size", "epsilon", "beta", "words"),
+    [
+        (0, 1.0, 0.1, "size must be at least 1"),
+        (5, 1.0, 0.0, "beta must lie strictly"),
+        (5, 1.0, 2.0, "beta must lie strictly"),
+        (5, 1.0, -1.0, "beta must lie strictly"),
+        (5, 0.0, 0.1, "epsilon must be positive"),
+    ],
+)
+def test_bad_excess_bounds_are_refused(size, epsilon, beta, words):
+    with pytest.raises(ValueError, match=words):
+        exponential_excess_bound(size, epsilon=epsilon, beta=beta)

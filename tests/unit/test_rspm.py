@@ -499,3 +499,13 @@ def test_draws_have_their_shapes():
 def test_levels_collect_the_members():
     levels = LossLevels.of(np.array([3.0, 1.0, 1.0, 7.0]))
     assert (levels.values.tolist(), levels.counts.tolist()) == ([1.0, 3.0, 7.0], [2.0, 1.0, 1.0])
+
+
+def test_separator_noise_is_never_pure_and_large_levels_do_not_overflow():
+    for m in (1, 40):
+        assert 0 < SeparatorCurve(1e-6, m, 2).delta(1.0) <= 1e-290
+        assert 0 < SeparatorCurve(1e-6, m).delta(1.0) <= 1e-290
+    assert odd_delta(3, 1.0, 1000.0) == 0.0
+    on_d, on_other = odd_probabilities(3, 1.0)
+    assert odd_delta(3, 1.0, 0.5) == pytest.approx(on_other - math.exp(0.5) * on_d, rel=1e-13)
+    assert odd_delta(10**6, 1.0, 1000.0) == pytest.approx(1.0)  # e^1000 times something far below e^-1000

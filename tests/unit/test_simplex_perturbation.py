@@ -126,7 +126,7 @@ class Untouched(np.random.Generator):
         ({"epsilon": 1e-9}, ValueError, "epsilon must be larger|epsilon or gap must be larger"),
         ({"epsilon": True}, TypeError, "epsilon must be a real number"),
         ({"gap": 0.0}, ValueError, "gap must be positive"),
-        ({"gap": 2.0}, ValueError, "gap must be at most 1"),
+        ({"gap": -1.0}, ValueError, "gap must be positive"),
         ({"oracle": None}, TypeError, "oracle must be callable"),
         ({"rng": 5}, TypeError, "rng must be a numpy.random.Generator"),
     ],

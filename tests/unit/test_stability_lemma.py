@@ -265,3 +265,10 @@ def test_simulation_checks_its_tables():
         simulated_gap(zero, zero, points, eta=1.0, draws=5, rng=rng, oracle="kind")
     with pytest.raises(TypeError, match="rng must be"):
         simulated_gap(zero, zero, points, eta=1.0, draws=5, rng=1)  # type: ignore[arg-type]
+
+
+def test_one_block_is_larger_from_six_dimensions_on():
+    unit = {"eta": 1e-6, "diameter": 1.0, "lipschitz": 0.5}
+    for d, one in ((5, 4.884), (6, 6.317)):
+        assert segment_gap(dimension=d, **unit) / 1e-6 == pytest.approx(one, abs=1e-3)
+        assert attained_gap(dimension=d, **unit) / 1e-6 == pytest.approx(max(d, one), abs=1e-3)

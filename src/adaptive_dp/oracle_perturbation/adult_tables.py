@@ -172,11 +172,11 @@ def time_frame(runs: pd.DataFrame) -> pd.DataFrame:
     return table.rename_axis("family").reset_index()
 
 
-def beaten_in_time(runs: pd.DataFrame) -> float:
-    """Share of the runs of OPDisc that took less time than the median run of logistic regression at its epsilon."""
+def beaten_in_time(runs: pd.DataFrame, name: str = "OPDisc") -> float:
+    """Share of the runs of a family that took less time than the median run of logistic regression at its epsilon."""
     family = runs["method"].map(FAMILIES)
     regression = runs[family == "regression"].groupby("epsilon")["seconds"].median()
-    discrete = runs[family == "OPDisc"]
+    discrete = runs[family == name]
     return float((discrete["seconds"] < discrete["epsilon"].map(regression)).mean())
 
 
@@ -218,6 +218,7 @@ def study_numbers(
         "adult_solves": sum(int(found["gap"].notna().sum()) for found, _ in recorded.values()),
         "adult_spread": float(seconds.max() / seconds.median()),
         "adult_beaten": 100 * beaten_in_time(runs),
+        "adult_beaten_rspm": 100 * beaten_in_time(runs, "RSPM"),
         "adult_grid": grid_seconds(parameters),
         "adult_minutes": parameters["wall_seconds"] / 60,
     }
@@ -261,9 +262,11 @@ SHORT_NAMES = {
 COMPARED = (
     ("norm", "short"),
     ("norm", "tuned"),
+    ("norm", "sgd_tuned"),
     ("norm", "objective"),
     ("norm", "box"),
     ("simplex", "norm"),
+    ("simplex", "sgd_tuned"),
     ("simplex", "objective"),
     ("printed", "separators"),
     ("printed", "short"),

@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from adaptive_dp.oracle_perturbation.problems import GridCosts
-from adaptive_dp.oracle_perturbation.spaces import IntegerBall
+from adaptive_dp.oracle_perturbation.spaces import IntArray, IntegerBall
 from adaptive_dp.validation import FloatArray, as_finite_array, check_count, check_generator, check_ordinary
 
 
@@ -82,11 +82,8 @@ class Embedding(Protocol):
 
 
 def shift(embedding: Embedding, gap: float) -> float:
-    """Return c = 2 (1 + a) / m, the distance along phi(w) by which noise is moved; ``gap`` is a, at most 1."""
-    a = check_ordinary("gap", gap)
-    if a > 1:
-        raise ValueError(f"gap must be at most 1, the largest loss of a record, got {a!r}")
-    return 2.0 * (1.0 + a) / embedding.margin
+    """Return c = 2 (1 + a) / m, the distance along phi(w) by which noise is moved; ``gap`` is a > 0."""
+    return 2.0 * (1.0 + check_ordinary("gap", gap)) / embedding.margin
 
 
 def gauge_noise(
@@ -101,7 +98,7 @@ def gauge_noise(
     epsilon : float
         Privacy level, positive.
     gap : float
-        a, the largest certified additive gap that an answer may have; in (0, 1].
+        a, the largest certified additive gap that an answer may have; positive.
     rng : numpy.random.Generator
         The only source of chance.
     draws : int or None
@@ -153,7 +150,7 @@ class SimplexEmbedding:
 
     def points(self, members: ArrayLike) -> FloatArray:
         """Inner products of phi(w) with all corners: 1 at the own one, -1 / (s - 1) at the others."""
-        w = np.asarray(members, dtype=np.int64)
+        w = _members(self.space, members)
         own = (w[..., np.newaxis] + self.space.box) == np.arange(self.values)
         table = np.where(own, 1.0, -1.0 / (self.values - 1))
         return np.asarray(table.reshape(*w.shape[:-1], -1))
@@ -171,7 +168,7 @@ class SimplexEmbedding:
 
     def costs(self, noise: ArrayLike) -> GridCosts:
         """Costs -<noise, phi(w)>: the entry of the own value in each row of the table."""
-        table = as_finite_array("noise", noise, ndim=2)
+        table = _table(noise, (self.space.dimension, self.values))
         return GridCosts(-table, np.zeros(self.space.squared_radius + 1))
 
 
@@ -206,7 +203,7 @@ class BoxEmbedding:
 
     def points(self, members: ArrayLike) -> FloatArray:
         """Vectors 1 - 2 e(w)."""
-        w = np.asarray(members, dtype=np.int64)
+        w = _members(self.space, members)
         hit = w[..., np.newaxis] == self._nonzero
         return np.asarray((1.0 - 2.0 * hit).reshape(*w.shape[:-1], -1))
 
@@ -220,11 +217,29 @@ class BoxEmbedding:
 
     def costs(self, noise: ArrayLike) -> GridCosts:
         """Costs -<noise, 1 - 2 e(w)>, up to a constant: twice the entry of the own separator, nothing at 0."""
-        table = as_finite_array("noise", noise, ndim=2)
+        table = _table(noise, (self.space.dimension, 2 * self.space.box))
         box = self.space.box
         per_value = np.zeros((self.space.dimension, 2 * box + 1))
         per_value[:, self.space.values != 0] = 2.0 * table
         return GridCosts(per_value, np.zeros(self.space.squared_radius + 1))
+
+
+def _members(space: IntegerBall, members: ArrayLike) -> IntArray:
+    """Whole numbers within the box of the space, shape (..., d)."""
+    w = as_finite_array("members", members)
+    if w.ndim == 0 or w.shape[-1] != space.dimension:
+        raise ValueError(f"members must have {space.dimension} coordinates, got shape {w.shape}")
+    if not np.array_equal(w, np.rint(w)) or np.abs(w).max(initial=0) > space.box:
+        raise ValueError(f"members must be whole numbers up to {space.box} in absolute value")
+    return w.astype(np.int64)
+
+
+def _table(noise: ArrayLike, shape: tuple[int, int]) -> FloatArray:
+    """One table of noise of the shape that the embedding needs."""
+    table = as_finite_array("noise", noise, ndim=2)
+    if table.shape != shape:
+        raise ValueError(f"noise must have shape {shape}, got {table.shape}")
+    return table
 
 
 def simplex_width(values: int, dimension: int) -> float:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammainccinv
 
 from adaptive_dp.noise import gaussian, norm_exponential
+from adaptive_dp.oracle_perturbation.certificates import certify, check_oracle, consult, rounding, row_of
 from adaptive_dp.oracle_perturbation.discrete_privacy import (
     GAP,
     ProvedGaussianCurve,
@@ -46,7 +47,6 @@ from adaptive_dp.validation import (
 )
 
 NOISES = ("norm", "gaussian", "printed")
-EPS = float(np.finfo(np.float64).eps)
 # A noise vector longer than its (1 - 1e-12)-quantile is not worth speaking of; up to there the certificate must work.
 RARE = 1e-12
 
@@ -73,6 +73,9 @@ class LiftedNoise:
     scale: float
     coordinates: int
     folded: bool
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, NOISES)
 
     def draw(self, rng: np.random.Generator, *, draws: int | None = None) -> FloatArray:
         """One vector (d + 1,), or ``draws`` of them (draws, d + 1)."""
@@ -118,9 +121,10 @@ def opdisc(
     that it certifies **on every data set**. An exception is an outcome that no guarantee covers, the time that the
     oracle takes depends on the data, and neither must be shown to anybody.
 
-    With ``fallback`` there is no such exception: what is not certified is replaced by a member that was fixed without
-    looking at the data. If on *every* data set this happens with probability at most phi = ``failure_bound``, the
-    mechanism is (epsilon, delta + (1 + e^epsilon) phi)-private. *Proof.* Let M* be the mechanism whose oracle
+    With ``fallback`` an answer that is not certified is no exception: it is replaced by a member that was fixed without
+    looking at the data. (An oracle that is broken, or raises, still stops the mechanism.) If on *every* data set this
+    happens with probability at most phi = ``failure_bound``, the mechanism is
+    (epsilon, delta + (1 + e^epsilon) phi)-private. *Proof.* Let M* be the mechanism whose oracle
     answers with an exact minimiser wherever ours fails: it is (epsilon, delta)-private, and M agrees with it but for an
     event of probability at most phi. So P_M(D)(S) <= P_M*(D)(S) + phi <= e^epsilon P_M*(D')(S) + delta + phi
     <= e^epsilon (P_M(D')(S) + phi) + delta + phi. That bound is a promise about data sets that nobody has seen: runs
@@ -165,8 +169,7 @@ def opdisc(
         The proved gap is not below ``gap`` and there is no fallback. Nothing is released.
     """
     law, guarantee = plan(problem, epsilon=epsilon, delta=delta, noise=noise, gap=gap, fold=fold)
-    if not callable(oracle):
-        raise TypeError(f"oracle must be callable, got {type(oracle).__name__}")
+    check_oracle(problem, oracle)
     default, guarantee = _check_fallback(problem, fallback, failure_bound, guarantee)
     check_generator(rng)
     eta = law.draw(rng)
@@ -175,7 +178,7 @@ def opdisc(
         if np.linalg.norm(eta) > LARGEST_COST:
             raise Uncertified("the noise is longer than what can be certified")
         costs: Any = problem.lifted_costs(eta)
-        solution = oracle(problem, costs)
+        solution = consult(problem, costs, oracle)
         value = certify(problem, costs, solution, gap=gap, length=float(np.linalg.norm(eta)))
     except Uncertified:
         if default is None:
@@ -229,93 +232,10 @@ def plan(
     return law, guarantee
 
 
-def certify(
-    problem: ThresholdProblem | TableProblem, costs: Any, solution: Solution, *, gap: float, length: float
-) -> Point:
-    """Return the member that ``solution`` names if its gap is below ``gap``, rounding included.
-
-    Parameters
-    ----------
-    problem, costs
-        What the oracle was asked.
-    solution : Solution
-        What it answered. Its point must be a member of W, its objective that of the point, and its bound not above it;
-        nothing is taken on trust but the lower bound, which is the oracle's proof.
-    gap : float
-        Additive gap that the guarantee allows.
-    length : float
-        Length of the noise vector, which decides how much rounding can hide.
-
-    Raises
-    ------
-    TypeError, ValueError
-        The oracle is broken.
-    Uncertified
-        The gap is too large.
-    """
-    if not isinstance(solution, Solution):
-        raise TypeError(f"oracle must return a Solution, got {type(solution).__name__}")
-    point, objective = _evaluate(problem, costs, solution.point)
-    slack = rounding(problem, length)
-    if not abs(objective - solution.objective) <= slack:  # written so that nan is refused
-        raise ValueError("oracle returned an objective that is not that of its point: it is broken")
-    if solution.lower_bound > objective + slack:
-        raise ValueError("oracle returned a lower bound above the objective of its point: it is broken")
-    if not objective - solution.lower_bound + slack < gap:
-        raise Uncertified(
-            f"the oracle did not prove that its answer is within {gap:g} of the minimum: nothing is released. That it "
-            "failed, and when, depends on the data and must not be shown"
-        )
-    return point
-
-
-def rounding(problem: ThresholdProblem | TableProblem, length: float) -> float:
-    """Bound of what rounding can do to a perturbed objective, with a reserve for sums in any order.
-
-    A sum of d + 2 terms whose absolute values add up to at most the losses and, by Cauchy and Schwarz, sqrt(d + 1)
-    times the length of the noise; the sum of a table's losses has n terms. The lift is taken as it was computed: unit
-    vectors that are at least ||w - v|| / D apart are all that the proof needs.
-    """
-    size = float(problem.records)
-    if isinstance(problem, TableProblem) and problem.lipschitz is not None:
-        size = float(np.abs(problem.losses).sum(axis=0).max())
-    return _rounding(problem, size, length)
-
-
-def _rounding(problem: ThresholdProblem | TableProblem, size: float, length: float) -> float:
-    terms = 16 * (problem.space.dimension + 4)
-    sums = terms + (problem.records if isinstance(problem, TableProblem) else 0)
-    return 0.5 * EPS * (sums * size + terms * math.sqrt(problem.space.dimension + 1) * length)
-
-
-def _evaluate(problem: ThresholdProblem | TableProblem, costs: Any, point: ArrayLike) -> tuple[Point, float]:
-    """The point as it is in W, and its perturbed objective, computed anew."""
-    w = as_finite_array("the oracle's point", point)
-    if isinstance(problem, ThresholdProblem):
-        if w.ndim != 1 or not problem.space.contains(w):
-            raise ValueError(f"oracle returned a point outside W, of shape {w.shape}: it is broken")
-        member = w.astype(np.int64)
-        return member, float(problem.objective(member, costs))
-    place = _row(problem, w)
-    if place is None:
-        raise ValueError(f"oracle returned a point outside W, of shape {w.shape}: it is broken")
-    return problem.space.members[place].copy(), float(problem.total[place] + costs[place])
-
-
-def _row(problem: TableProblem, point: FloatArray) -> int | None:
-    """Place of ``point`` in the list of members; None if it is not among them."""
-    if point.shape != (problem.space.dimension,):
-        return None
-    found = np.flatnonzero((problem.space.members == point).all(axis=1))
-    return int(found[0]) if found.size else None
-
-
 def _check_size(problem: ThresholdProblem | TableProblem, law: LiftedNoise, gap: float) -> None:
     """Refuse noise beside which the counts, or the gap of the certificate, would drown in rounding."""
     length = law.length(RARE)
-    # Unbounded losses are not public, and the refusal must not depend on them.
-    bounded = isinstance(problem, ThresholdProblem) or problem.lipschitz is None
-    hidden = _rounding(problem, float(problem.records) if bounded else 0.0, length)
+    hidden = rounding(problem, length)
     if length > LARGEST_COST or hidden > 0.5 * gap:
         raise ValueError(
             f"epsilon is too small for this space: noise of length {length:.3g} would leave a rounding error of "
@@ -380,11 +300,11 @@ def _check_fallback(
     if isinstance(problem, ThresholdProblem):
         member: Point | None = point.astype(np.int64) if problem.space.contains(point) else None
     else:
-        place = _row(problem, point)
+        place = row_of(problem, point)
         member = None if place is None else problem.space.members[place].copy()
     if member is None:
         raise ValueError("fallback must be a member of W")
-    delta = guarantee.delta + (1 + guarantee.risk_factor) * share
+    delta = guarantee.delta + ((1 + guarantee.risk_factor) * share if share else 0.0)
     if not delta < 1:
         raise ValueError(f"failure_bound {share!r} leaves no guarantee: delta would be {delta!r}")
     source = f"{guarantee.source}; fallback with probability at most {share:g} on every data set, as declared"

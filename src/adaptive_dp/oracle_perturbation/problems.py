@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from adaptive_dp.oracle_perturbation.spaces import IntArray, IntegerBall, PointSet, lift
 from adaptive_dp.privacy import SLACK
-from adaptive_dp.validation import FloatArray, as_finite_array, check_choice, check_ordinary
+from adaptive_dp.validation import FloatArray, as_finite_array, check_choice, check_count, check_ordinary
 
 TIES = ("error", "plus", "minus")
 # Integer features and scores fit into 16 bits, and so do counts of records: the compiled oracle relies on it.
@@ -92,7 +92,8 @@ class GridCosts:
 class ThresholdProblem:
     """Number of errors of an integer halfspace: sum_i 1[y_i <w, x_i> is not a success], w in an integer ball.
 
-    Each record has a loss in {0, 1}, whatever its features: no bound on the features is assumed.
+    Each record has a loss in {0, 1}, whatever its features: the size of the features plays no part in the privacy. They
+    must only keep scores within 16 bits, a bound that is declared by choosing the grid of :func:`integer_features`.
 
     Parameters
     ----------
@@ -142,7 +143,7 @@ class ThresholdProblem:
         score = self.space.radius * float(np.linalg.norm(x, axis=1).max())
         if score + self.space.box * float(np.abs(x).max()) > LARGEST_SCORE:
             raise ValueError(
-                f"features must keep scores within {LARGEST_SCORE}, got up to {score:.6g}: take a coarser grid"
+                f"features must keep scores D |x| + B max |x_j| within {LARGEST_SCORE}: take a coarser grid"
             )
         if not np.isin(y, (-1.0, 1.0)).all():
             raise ValueError("labels must be -1 or +1")
@@ -162,7 +163,7 @@ class ThresholdProblem:
 
     def errors(self, points: ArrayLike) -> IntArray:
         """Number of errors of each point, shape of ``points`` (..., d) less the last axis."""
-        w = np.asarray(points, dtype=np.int64)
+        w = _whole(points, self.space.dimension)
         margins = (w @ self.features.T.astype(np.int64)) * self.labels
         positive, negative = self.thresholds
         limit = np.where(self.labels > 0, positive, negative)
@@ -184,8 +185,11 @@ class ThresholdProblem:
 
     def objective(self, points: ArrayLike, costs: GridCosts) -> FloatArray:
         """Perturbed objective: errors plus costs, for each of ``points`` (..., d)."""
-        w = np.asarray(points, dtype=np.int64)
-        column = np.arange(self.space.dimension)
+        w, column = _whole(points, self.space.dimension), np.arange(self.space.dimension)
+        if w.size and (
+            np.abs(w).max() > self.space.box or (w**2).sum(axis=-1).max() > self.space.squared_radius
+        ):
+            raise ValueError("points must be members of the space")
         noise = costs.per_value[column, w + self.space.box].sum(axis=-1)
         return np.asarray(self.errors(w) + noise + costs.per_squared_norm[np.sum(w**2, axis=-1)])
 
@@ -247,13 +251,18 @@ class TableProblem:
             self._check_lipschitz(table)
         table.setflags(write=False)
         object.__setattr__(self, "losses", table)
-        object.__setattr__(self, "_total", table.sum(axis=0))
+        # Unbounded losses are summed as differences to the first member: what rounding does is then public, too.
+        base = 0.0 if self.lipschitz is None else table[:, :1]
+        total = (table - base).sum(axis=0)
+        total.setflags(write=False)
+        object.__setattr__(self, "_total", total)
 
     def _check_lipschitz(self, table: FloatArray) -> None:
         bound, points = float(self.lipschitz or 0.0), self.space.members
         for j in range(self.space.size):
             distance = np.linalg.norm(points - points[j], axis=1)
-            excess = np.abs(table - table[:, [j]]) - bound * distance * (1 + SLACK) - SLACK
+            # Relative slack only: noise is proportional to the declared constant, however small it is.
+            excess = np.abs(table - table[:, [j]]) - bound * distance * (1 + SLACK)
             if excess.max() > 0:
                 record, member = np.unravel_index(int(np.argmax(excess)), excess.shape)
                 raise ValueError(
@@ -267,7 +276,7 @@ class TableProblem:
 
     @property
     def total(self) -> FloatArray:
-        """L(D, w) for every member, shape (N,)."""
+        """L(D, w) for every member, shape (N,); less L(D, w_1) of the first one if ``lipschitz`` was declared."""
         return self._total
 
     def check_costs(self, costs: ArrayLike) -> FloatArray:
@@ -283,6 +292,16 @@ class TableProblem:
         if eta.shape[0] != self.space.dimension + 1:
             raise ValueError(f"noise must have {self.space.dimension + 1} entries, got {eta.shape[0]}")
         return -(lift(self.space.members, self.space.radius) @ eta)
+
+
+def _whole(points: ArrayLike, dimension: int) -> IntArray:
+    """Points as whole numbers, shape (..., d); a fraction is refused rather than cut off."""
+    w = np.asarray(points)
+    if w.ndim == 0 or w.shape[-1] != dimension:
+        raise ValueError(f"points must have {dimension} coordinates, got shape {w.shape}")
+    if w.dtype.kind not in "iu" and not np.array_equal(w, np.rint(as_finite_array("points", w))):
+        raise ValueError("points must be whole numbers")
+    return w.astype(np.int64)
 
 
 Problem = ThresholdProblem | TableProblem
@@ -329,7 +348,7 @@ def integer_features(features: ArrayLike, grid: int = 1000) -> NDArray[np.int16]
         A feature outside [-1, 1], or a grid that is not between 1 and 10,000.
     """
     x = as_finite_array("features", features, ndim=2)
-    if not 1 <= grid <= 10_000:
+    if check_count("grid", grid) > 10_000:
         raise ValueError(f"grid must lie between 1 and 10000, got {grid!r}")
     if x.size and np.abs(x).max() > 1 + SLACK:
         raise ValueError(

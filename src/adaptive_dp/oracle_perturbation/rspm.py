@@ -41,10 +41,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from adaptive_dp.noise import gaussian, laplace
+from adaptive_dp.oracle_perturbation.certificates import (
+    NEVER,
+    certify,
+    check_noise_size,
+    check_oracle,
+    consult,
+)
 from adaptive_dp.oracle_perturbation.discrete_privacy import GAP
-from adaptive_dp.oracle_perturbation.opdisc import certify, rounding
 from adaptive_dp.oracle_perturbation.problems import (
-    LARGEST_COST,
     GridCosts,
     Oracle,
     Problem,
@@ -72,8 +77,6 @@ from adaptive_dp.validation import (
 )
 
 NOISES = ("laplace", "box", "gaussian", "printed")
-# Noise beyond what has this probability is treated as impossible when the door is checked.
-NEVER = 1e-22
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,9 @@ class SeparatorNoise:
     scale: float
     separators: int
     guarantee: Guarantee
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, NOISES)
 
     def draw(self, rng: np.random.Generator, *, draws: int | None = None) -> FloatArray:
         """Noise of shape (m,), or (draws, m)."""
@@ -268,8 +274,7 @@ def rspm(
     table = _check_separators(problem, separators)
     allowed = check_ordinary("gap", gap)
     check_generator(rng)
-    if not callable(oracle):
-        raise TypeError(f"oracle must be callable, got {type(oracle).__name__}")
+    check_oracle(problem, oracle)
     count = len(table) if table is not None else 2 * problem.space.dimension * _ball(problem).box
     # |W| enters the Gaussian bounds only, and counting a large ball takes a moment.
     members = problem.space.size if delta is not None else None
@@ -282,41 +287,9 @@ def rspm(
         costs = eta @ table
     else:
         costs = separator_costs(eta.reshape(problem.space.dimension, -1), _ball(problem))
-    solution = oracle(problem, costs)
+    solution = consult(problem, costs, oracle)
     value = certify(problem, costs, solution, gap=allowed, length=depth * float(np.abs(eta).sum()))
     return Release(value, chosen.guarantee, trace=Trace(noise=eta, solution=solution, scale=chosen.scale))
-
-
-def check_noise_size(problem: Problem, largest: float, total: float, *, depth: int, gap: float) -> None:
-    """Refuse noise whose tables would overflow, or whose rounding would not leave half of the gap.
-
-    Parameters
-    ----------
-    problem : ThresholdProblem or TableProblem
-        With losses in [0, 1]; only its sizes are read.
-    largest, total : float
-        What the entries of the noise, and the sum of their absolute values, hardly ever exceed.
-    depth : int
-        Entries that are added up for one entry of the table of costs.
-    gap : float
-        a.
-
-    Raises
-    ------
-    ValueError
-        The noise is too large.
-    """
-    if not depth * largest <= LARGEST_COST:
-        raise ValueError(
-            f"epsilon must be larger: costs could reach {depth * largest:.3g}, and beyond {LARGEST_COST:g} counts "
-            "would drown"
-        )
-    error = rounding(problem, depth * total)
-    if not error <= 0.5 * gap:
-        raise ValueError(
-            f"epsilon or gap must be larger: rounding could move the objective by {error:.3g}, more than half of "
-            f"the gap {gap:g}"
-        )
 
 
 # --- checks -------------------------------------------------------------------------------------------

@@ -14,11 +14,16 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from adaptive_dp.oracle_perturbation.certificates import (
+    NEVER,
+    certify,
+    check_noise_size,
+    check_oracle,
+    consult,
+)
 from adaptive_dp.oracle_perturbation.discrete_privacy import GAP
 from adaptive_dp.oracle_perturbation.embeddings import SimplexEmbedding, gauge_noise, shift
-from adaptive_dp.oracle_perturbation.opdisc import certify
 from adaptive_dp.oracle_perturbation.problems import Oracle, ThresholdProblem, enumerate_members
-from adaptive_dp.oracle_perturbation.rspm import NEVER, check_noise_size
 from adaptive_dp.oracle_perturbation.spaces import IntegerBall
 from adaptive_dp.privacy import Guarantee, Neighbours, Release, Trace
 from adaptive_dp.validation import check_count, check_generator, check_ordinary
@@ -43,7 +48,7 @@ def simplex_perturbation(
     oracle : Oracle
         Certifies its gap.
     gap : float
-        a in (0, 1]: largest additive gap that is accepted, part of the guarantee and fixed beforehand.
+        a > 0: largest additive gap that is accepted, part of the guarantee and fixed beforehand.
     rng : numpy.random.Generator
         The only source of chance.
 
@@ -63,8 +68,7 @@ def simplex_perturbation(
     """
     if not isinstance(problem, ThresholdProblem):
         raise TypeError(f"problem must be a ThresholdProblem, got {type(problem).__name__}")
-    if not callable(oracle):
-        raise TypeError(f"oracle must be callable, got {type(oracle).__name__}")
+    check_oracle(problem, oracle)
     level, allowed = check_ordinary("epsilon", epsilon), check_ordinary("gap", gap)
     check_generator(rng)
     embedding = SimplexEmbedding(problem.space)
@@ -73,7 +77,7 @@ def simplex_perturbation(
     check_noise_size(problem, longest, problem.space.dimension * longest, depth=1, gap=allowed)
     noise = gauge_noise(embedding, epsilon=level, gap=allowed, rng=rng)
     costs = embedding.costs(noise)
-    solution = oracle(problem, costs)
+    solution = consult(problem, costs, oracle)
     value = certify(problem, costs, solution, gap=allowed, length=float(np.abs(noise).max(axis=1).sum()))
     guarantee = Guarantee(
         kind="ex-ante",

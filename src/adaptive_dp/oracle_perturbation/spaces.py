@@ -20,6 +20,7 @@ from adaptive_dp.validation import FloatArray, as_finite_array, check_count, che
 
 IntArray = NDArray[np.int64]
 LARGEST_LIST = 4_000_000  # members that are ever listed
+LARGEST_SQUARE = 1_000_000  # tables run over the squared norm
 RIM = 8 * float(np.finfo(np.float64).eps)
 
 
@@ -112,6 +113,8 @@ class IntegerBall:
     def __post_init__(self) -> None:
         for name in ("dimension", "box", "squared_radius"):
             object.__setattr__(self, name, check_count(name, getattr(self, name)))
+        if self.squared_radius > LARGEST_SQUARE:
+            raise ValueError(f"squared_radius must be at most {LARGEST_SQUARE}, got {self.squared_radius}")
         if self.box > math.isqrt(self.squared_radius):
             raise ValueError(
                 f"box must be at most {math.isqrt(self.squared_radius)}, the root of squared_radius = "
@@ -214,7 +217,8 @@ class PointSet:
         separation = float(pdist(points).min())
         if separation == 0:
             raise ValueError("members must be different points, got two equal ones")
-        longest = float(np.linalg.norm(points, axis=1).max())
+        check_ordinary("the smallest distance between members", separation)
+        longest = check_ordinary("the largest norm of members", np.linalg.norm(points, axis=1).max())
         bound = longest if self.bound is None else check_ordinary("bound", self.bound)
         if bound < longest * (1 - SLACK):
             raise ValueError(f"bound must be at least the largest norm {longest:.6g}, got {bound:.6g}")

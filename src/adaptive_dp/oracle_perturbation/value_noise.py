@@ -34,10 +34,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from adaptive_dp.oracle_perturbation.certificates import (
+    NEVER,
+    certify,
+    check_noise_size,
+    check_oracle,
+    consult,
+)
 from adaptive_dp.oracle_perturbation.discrete_privacy import GAP
-from adaptive_dp.oracle_perturbation.opdisc import certify
 from adaptive_dp.oracle_perturbation.problems import GridCosts, Oracle, ThresholdProblem, enumerate_members
-from adaptive_dp.oracle_perturbation.rspm import NEVER, check_noise_size
 from adaptive_dp.oracle_perturbation.separator_gaussian import separator_step
 from adaptive_dp.oracle_perturbation.spaces import IntegerBall
 from adaptive_dp.privacy import Guarantee, Neighbours, Release, Trace
@@ -70,6 +75,9 @@ class ValueNoise:
     coordinates: int
     values: int
     unit: float
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, NOISES)
 
     def draw(self, rng: np.random.Generator, *, draws: int | None = None) -> FloatArray:
         """Nonnegative noise of shape (d, V), or (draws, d, V)."""
@@ -168,13 +176,12 @@ def value_perturbation(
         raise TypeError(f"problem must be a ThresholdProblem, got {type(problem).__name__}")
     allowed, level = check_ordinary("gap", gap), check_ordinary("epsilon", epsilon)
     check_generator(rng)
-    if not callable(oracle):
-        raise TypeError(f"oracle must be callable, got {type(oracle).__name__}")
+    check_oracle(problem, oracle)
     law = value_noise(problem.space, epsilon=level, noise=noise, gap=allowed)
     check_noise_size(problem, *law.largest, depth=1, gap=allowed)
     xi = law.draw(rng)
     costs = value_costs(xi, problem.space)
-    solution = oracle(problem, costs)
+    solution = consult(problem, costs, oracle)
     value = certify(problem, costs, solution, gap=allowed, length=float(xi.sum()))
     guarantee = Guarantee(
         "ex-ante",
