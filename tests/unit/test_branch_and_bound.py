@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import functools
 import itertools
 import pickle
+import threading
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 from adaptive_dp.datasets import load_adult
 from adaptive_dp.noise import norm_exponential
 from adaptive_dp.oracle_perturbation import branch_and_bound_kernels as kernels
+from adaptive_dp.oracle_perturbation import branch_and_bound_plan
 from adaptive_dp.oracle_perturbation.branch_and_bound import BranchAndBound, branch_and_bound
 from adaptive_dp.oracle_perturbation.branch_and_bound_kernels import TOLERANCE, Work, compiled
 from adaptive_dp.oracle_perturbation.branch_and_bound_plan import (
@@ -451,7 +454,7 @@ def test_bad_input_is_refused():
         oracle.solve(costs, max_nodes=1e6)
 
 
-def test_bad_columns_are_refused():
+def test_bad_columns_are_refused(monkeypatch):
     features = np.array([[5, 0, 1, 0], [0, 5, 2, 5], [5, 0, 3, 5]])
     problem = ThresholdProblem(features, [1, -1, 1], IntegerBall.halfspaces(4))
     with pytest.raises(ValueError, match="one-hot"):
@@ -464,7 +467,8 @@ def test_bad_columns_are_refused():
         with pytest.raises(ValueError, match="order must name each column that is not eliminated once"):
             BranchAndBound(problem, eliminate=[0, 1], order=order)
     # Refused before any table is made.
-    wide = ThresholdProblem(np.eye(3, dtype=int), [1, 1, -1], IntegerBall(3, 14_000, 14_000**2))
+    monkeypatch.setattr(branch_and_bound_plan, "LARGEST_TABLES", 2**20)
+    wide = ThresholdProblem(np.eye(3, dtype=int), [1, 1, -1], IntegerBall(3, 1000, 1000**2))
     with pytest.raises(ValueError, match="tables of"):
         BranchAndBound(wide)
 
@@ -502,8 +506,32 @@ def test_a_disagreement_is_an_error_without_private_values(monkeypatch):
     if np.array_equal(enumerate_members(problem, costs).point, wrong):
         wrong = -wrong
     monkeypatch.setattr(
-        "adaptive_dp.oracle_perturbation.branch_and_bound._complete", lambda *arguments: wrong.astype(np.int64)
+        "adaptive_dp.oracle_perturbation.branch_and_bound._complete",
+        lambda *arguments: wrong.astype(np.int64),
     )
     with pytest.raises(RuntimeError, match="disagree") as caught:
         branch_and_bound(problem, costs)
     assert not any(character.isdigit() for character in str(caught.value))
+
+
+def test_an_interrupt_ends_the_search():
+    """Compiled code sees no signals: the search runs in a thread, and stops soon after the interrupt."""
+    rng = np.random.default_rng(5)
+    hard = ThresholdProblem(
+        rng.integers(-500, 501, (1500, 18)), rng.choice([-1, 1], 1500), IntegerBall.signs(18)
+    )
+    oracle = BranchAndBound(hard)
+    costs = hard.lifted_costs(np.zeros(19))
+    oracle.solve(costs, max_nodes=10)
+    timer = threading.Timer(0.3, _thread.interrupt_main)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        oracle.solve(costs)
+    assert oracle.solve(costs, max_nodes=50).gap > 0
+
+
+def test_any_sequence_of_columns_is_a_group():
+    problem = ThresholdProblem([[1000, 0], [0, 1000]], [1, -1], IntegerBall.signs(2))
+    assert BranchAndBound(problem, eliminate=(j for j in (0, 1))).eliminated == (0, 1)
+    costs = problem.lifted_costs(np.ones(3))
+    assert BranchAndBound(problem).solve(costs, max_nodes=2**80).gap < 1e-6

@@ -265,6 +265,12 @@ def test_large_levels_do_not_overflow():
     for shape in ("cube", "rings"):
         table = flaws.parity_table(shape, (4, 8), epsilons=(1.0, 1000.0), delta=1e-6)
         assert table["allowed"].max() <= 1
-        assert not table["refuted"].iloc[-1]
-    assert not flaws.separator_table((4,), epsilons=(1000.0,), delta=1e-6)["refuted"].any()
+        odd = mpmath.mpf(table["P_D"].iloc[-1])
+        assert table["difference"].iloc[-1] == pytest.approx(
+            float(1 - odd - odd * mpmath.exp(1000)), rel=1e-9
+        )
+    separators = flaws.separator_table((4, 400), epsilons=(1000.0,), delta=1e-6)
+    for on_d, difference in zip(separators["P_D"], separators["difference"], strict=True):
+        exact = 1 - on_d - mpmath.mpf(on_d) * mpmath.exp(1000)
+        assert difference == pytest.approx(max(float(exact), -math.inf), rel=1e-9)
     assert flaws.sound_table((4,), epsilon=1000.0)["promise"].iloc[0] == math.inf

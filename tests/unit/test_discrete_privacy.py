@@ -421,6 +421,8 @@ def reference_of_many(epsilon, mu, degrees):
         (-0.3, 1e-4, 300_000),
         (0.3, 1e-5, 900_000_000),
         (0.30005, 1e-5, 900_000_000),
+        (5e7 + 3e4, 1e4, 4),
+        (5e7 + 1e6, 1e4, 40_000),
     ],
 )
 def test_chi_delta_is_rounded_up_for_many_coordinates(epsilon, mu, degrees):
@@ -429,7 +431,11 @@ def test_chi_delta_is_rounded_up_for_many_coordinates(epsilon, mu, degrees):
 
 
 def test_gaussian_noise_is_never_pure():
-    for curve in (ProvedGaussianCurve(1e-6, 4), ProvedGaussianCurve(1e-6, 4, 27), ProvedGaussianCurve(1e-50, 1, 2, True)):
+    for curve in (
+        ProvedGaussianCurve(1e-6, 4),
+        ProvedGaussianCurve(1e-6, 4, 27),
+        ProvedGaussianCurve(1e-50, 1, 2, True),
+    ):
         assert 0 < curve.delta(1.0) <= 1e-290
         with pytest.raises(ValueError, match="curve needs delta"):
             Guarantee("ex-ante", 1.0, Neighbours.REPLACE_ONE, curve=curve)

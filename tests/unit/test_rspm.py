@@ -1,5 +1,6 @@
 """RSPM and noise on values: the shifts, the noise laws, exact privacy where W is tiny, and the mechanisms."""
 
+import math
 from itertools import product
 
 import numpy as np

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -136,18 +137,20 @@ class BranchAndBound:
         """
         began = time.perf_counter()
         tables = self.problem.check_costs(costs)
-        most = UNLIMITED if max_nodes is None else check_count("max_nodes", max_nodes)
+        most = UNLIMITED if max_nodes is None else min(check_count("max_nodes", max_nodes), UNLIMITED)
         point = self._first_point(start, tables)
         search = _Search(self._plan, make_prices(self._plan, tables), most)
         search.incumbent = float(self.problem.objective(point, tables))
-        found = search.run()
+        found = _interruptible(search)
         if found is not None:
             point = _complete(self._plan, tables, self.problem, found)
         objective = float(self.problem.objective(point, tables))
         rounding = 2 * rounding_allowance(self.problem, tables)
         if abs(objective - search.incumbent) > rounding:
+            # Neither the point nor an objective is shown: both are private.
             raise RuntimeError(
-                f"the search and the objective disagree on {point.tolist()}: {search.incumbent!r}, {objective!r}"
+                "the search and the objective of its answer disagree by more than rounding: a defect of the search, "
+                "nothing is certified"
             )
         bound = min(search.incumbent - TOLERANCE, search.open_bound) - rounding
         return Solution(point, objective, bound, search.nodes, time.perf_counter() - began)
@@ -183,6 +186,7 @@ class _Search:
     work: Work = field(init=False)
     losses: NDArray[np.uint16] = field(init=False)
     changes: IntArray = field(init=False)
+    stop: IntArray = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
 
     def __post_init__(self) -> None:
         box, largest = self.plan.ball.box, self.plan.ball.squared_radius
@@ -209,11 +213,11 @@ class _Search:
     def _search_records(self) -> None:
         """First stage, in portions of so many leaves; the second one begins at the best of each portion."""
         plan, p = self.plan, len(self.plan.first)
-        stack = _new_stack(p, plan.ball.box)
+        stack = _new_stack(p, plan.ball.box, self.stop)
         margins = np.zeros((p + 1, plan.records.weight.size), dtype=np.int16)
         size = max(LEAVES, 2 * plan.ball.box + 1)
         best, leaves, bounds = np.zeros(p, np.int64), np.zeros((size, p), np.int64), np.zeros(size)
-        while stack.depth[0] >= 0 and self.nodes < self.most_nodes:
+        while stack.depth[0] >= 0 and self.nodes < self.most_nodes and not self.stop[0]:
             before = self.incumbent
             self.incumbent, nodes, found = kernels.search_records(
                 plan.records,
@@ -246,7 +250,7 @@ class _Search:
     def _search_patterns(self, prefix: IntArray, bound: float) -> None:
         """Second stage below the values ``prefix`` of the first; ``bound`` is what is known of it."""
         plan, column = self.plan, np.arange(prefix.size)
-        stack = _new_stack(len(plan.second), plan.ball.box)
+        stack = _new_stack(len(plan.second), plan.ball.box, self.stop)
         stack.own[0], stack.used[0] = bound, np.sum(prefix**2)
         stack.spent[0] = self.prices.first[column, prefix + plan.ball.box].sum()
         best = np.zeros(len(plan.second), dtype=np.int64)
@@ -283,7 +287,20 @@ class _Search:
             self.incumbent, self.best = value, (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def _new_stack(length: int, box: int) -> Stack:
+def _interruptible(search: _Search) -> tuple[IntArray, IntArray] | None:
+    """Run a search in a thread of its own, so that an interrupt (Ctrl-C) ends it: compiled code would not notice."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        future = pool.submit(search.run)
+        try:
+            while not future.done():
+                wait([future], timeout=0.2)  # in pieces: a wait without end would not notice either
+        except BaseException:
+            search.stop[0] = 1
+            raise
+        return future.result()
+
+
+def _new_stack(length: int, box: int, stop: IntArray) -> Stack:
     """A search over so many columns that stands at its root."""
     return Stack(
         depth=np.zeros(1, dtype=np.int64),
@@ -295,6 +312,7 @@ def _new_stack(length: int, box: int) -> Stack:
         chosen=np.zeros(length, dtype=np.int64),
         values=np.zeros((length + 1, 2 * box + 1), dtype=np.int64),
         bounds=np.zeros((length + 1, 2 * box + 1)),
+        stop=stop,
     )
 
 

@@ -42,7 +42,7 @@ def compiled(function: Kernel) -> Kernel:
     if numba is None:
         return function
     try:
-        return cast(Kernel, numba.njit(cache=True)(function))
+        return cast(Kernel, numba.njit(cache=True, nogil=True)(function))
     except RuntimeError:  # no folder that can be written to: compile in every process
         return cast(Kernel, numba.njit(function))
 
@@ -118,6 +118,8 @@ class Stack(NamedTuple):
     values: IntArray
     bounds: FloatArray
     """The children, best bound first, shape (L + 1, 2 B + 1)."""
+    stop: IntArray
+    """Not zero, shape (1,), when the search is to end: set from outside."""
 
 
 class Work(NamedTuple):
@@ -344,7 +346,7 @@ def search_records(
     more = prices.second.shape[0] > 0
     sums = np.zeros(patterns.category.size, np.int64)
     nodes, found = 0, 0
-    while stack.depth[0] >= 0:
+    while stack.depth[0] >= 0 and stack.stop[0] == 0:
         level = stack.depth[0]
         if stack.kept[level] < 0:
             if nodes >= most_nodes or found + 2 * box + 1 > leaf_bounds.size:
@@ -408,7 +410,7 @@ def search_patterns(
     fill_losses(records, patterns, ball, margins, losses, changes)
     sums = np.zeros((m + 1, patterns.category.size), np.int64)
     nodes, improved = 0, False
-    while stack.depth[0] >= 0:
+    while stack.depth[0] >= 0 and stack.stop[0] == 0:
         level = stack.depth[0]
         if stack.kept[level] < 0:
             if nodes >= most_nodes:

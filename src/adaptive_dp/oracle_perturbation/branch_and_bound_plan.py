@@ -99,7 +99,8 @@ def make_plan(
     if eliminate is None:
         group = most_even_group(features, groups)
     else:
-        group = check_group(features, eliminate) if len(eliminate) else ()
+        told = tuple(eliminate)
+        group = check_group(features, told) if told else ()
     unit = max((_unit(features[:, j]) for j in group), default=0)
     if unit == 0:  # nothing in the group, or no group
         unit = max((_unit(features[:, j]) for columns in groups for j in columns), default=1)

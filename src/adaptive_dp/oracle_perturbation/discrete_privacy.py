@@ -18,6 +18,7 @@ removes one such set for all w (erratum 0), so that Algorithm 1's scale is prove
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,7 @@ import numpy as np
 from scipy.spatial.distance import pdist
 from scipy.special import gammaincc, gammainccinv
 
-from adaptive_dp.accounting import gaussian_delta, gaussian_epsilon, smallest_feasible, step_until_safe
+from adaptive_dp.accounting import EPS, gaussian_delta, gaussian_epsilon, smallest_feasible, step_until_safe
 from adaptive_dp.oracle_perturbation.problems import TableProblem, ThresholdProblem
 from adaptive_dp.oracle_perturbation.spaces import FiniteSpace, PointSet, is_space, lift
 from adaptive_dp.per_instance.calibration import half_normal_delta, half_normal_epsilon, log_excess
@@ -37,6 +38,15 @@ GAP = 1e-6
 
 # The quadrature below is right to about 1e-12; a bound is rounded up by more.
 ROUND_UP = 1 + 1e-10
+LEAST = sys.float_info.min
+"""Smallest normal float, 2.2e-308: no curve of Gaussian noise returns less at a finite epsilon, as it is never pure."""
+
+# The farthest that D / tau may go: beyond, the last coordinate of the lift and differences of neighbours are rounding.
+LARGEST_RATIO = 1e6
+# Up to here the tail of the chi law is computed to 1e-10; its rounding grows with the root.
+LARGEST_COORDINATES = 10**9
+# Search of the largest proved dimension.
+LARGEST_SEARCH = 5_000
 PANELS = 48
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(14)
 
@@ -63,11 +73,17 @@ def shift(problem_or_space: Any, *, lipschitz: float | None = None, gap: float =
     Raises
     ------
     TypeError, ValueError
-        Something else than a problem or a space, ``lipschitz`` beside a problem, numbers out of range.
+        Something else than a problem or a space, ``lipschitz`` beside a problem, numbers out of range, or a space with
+        D / tau above 1e6, whose lift would be lost to rounding.
     """
     space, constant = _space_and_lipschitz(problem_or_space, lipschitz)
     allowed = _check_gap(gap)
     ratio = space.radius / space.separation
+    if not ratio <= LARGEST_RATIO:
+        raise ValueError(
+            f"problem_or_space must have D / tau of at most {LARGEST_RATIO:g}, got {ratio:.3g}: members that are so "
+            "near one another cannot be told apart on the lifted sphere; thin out the space"
+        )
     return 4 * ratio * (constant * space.radius + allowed * ratio)
 
 
@@ -138,14 +154,14 @@ class ProvedGaussianCurve:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", check_ordinary("mu", self.mu))
-        object.__setattr__(self, "coordinates", check_count("coordinates", self.coordinates))
+        object.__setattr__(self, "coordinates", _check_coordinates(self.coordinates))
         if self.members is not None:
             object.__setattr__(self, "members", check_count("members", self.members))
         if not isinstance(self.folded, bool):
             raise TypeError(f"folded must be True or False, got {self.folded!r}")
 
     def delta(self, epsilon: float) -> float:
-        """Bound of the smallest delta at any real ``epsilon``, rounded up."""
+        """Bound of the smallest delta at any real ``epsilon``, rounded up and at least ``LEAST``: never 0."""
         level = check_real("epsilon", epsilon)
         return min(chi_delta(level, self.mu, self.coordinates), self._union_delta(level), 1.0)
 
@@ -170,7 +186,10 @@ class ProvedGaussianCurve:
         if self.members is None:
             return 1.0
         one = half_normal_delta(epsilon, self.mu) if self.folded else gaussian_delta(epsilon, self.mu)
-        return math.exp(min(math.log(self.members) + math.log(one), 0.0)) if one > 0 else 0.0
+        # Where one term is below the floats, as many as there are members may not be.
+        parts = math.log(self.members), math.log(max(one, LEAST))
+        rounding = 8 * EPS * (parts[0] - parts[1])
+        return math.exp(min(sum(parts) + rounding + math.log(ROUND_UP), 0.0))
 
     def _chi_start(self, delta: float) -> float:
         """An epsilon at which the first bound is below P(R > r) = delta."""
@@ -190,7 +209,7 @@ def chi_delta(epsilon: float, mu: float, coordinates: int) -> float:
 
     Integrated by parts: (1 - e^rest)_+ plus the integral from r0 of mu exp(rest - mu r) P(R > r), with
     rest = epsilon - mu^2 / 2 and r0 = max(0, rest / mu). All terms are positive, so that values far below the
-    rounding of 1 keep their digits; below the smallest floats the answer is 0.
+    rounding of 1 keep their digits. Below the smallest floats the answer is ``LEAST``, which is above the exact one.
 
     Parameters
     ----------
@@ -199,26 +218,37 @@ def chi_delta(epsilon: float, mu: float, coordinates: int) -> float:
     mu : float
         Positive.
     coordinates : int
-        Degrees of freedom, at least 1.
+        Degrees of freedom, between 1 and 1e9.
     """
-    size, degrees = check_positive("mu", mu), check_count("coordinates", coordinates)
-    rest = check_real("epsilon", epsilon) - 0.5 * size * size
+    size, degrees = check_positive("mu", mu), _check_coordinates(coordinates)
+    allowed, half_square = check_real("epsilon", epsilon), 0.5 * size * size
+    rest = (
+        allowed - half_square - 2 * EPS * (abs(allowed) + half_square)
+    )  # rounded down: the bound falls with it
     start = max(0.0, rest / size)
     middle = math.sqrt(degrees)
     if start > middle + 40:  # P(R > start) is below exp(-800)
-        return 0.0
+        return LEAST
+    # Up to sqrt(degrees) - 10 the tail is 1 but for 3e-20 (the mean of R is at least sqrt(degrees) - 1/2, and R is a
+    # function of normal variables with Lipschitz constant 1): 1 is put for it, and only the fall is left to panels,
+    # which would miss it on a long way.
+    fall = max(start, middle - 10)
+    before = math.exp(min(rest, 0.0)) * -math.expm1(-size * (fall - start))
     # Beyond sqrt(degrees) the tail of R falls at least like that of a normal variable, and at r its hazard rate is at
     # least r - sqrt(degrees): what is cut off is below 1e-18 of the whole.
     stop = min(start + 45 / size, max(start, middle) + 10)
     if start > middle:
         stop = min(stop, start + 60 / (size + start - middle))
-    edges = np.linspace(start, stop, PANELS + 1)
+    stop = max(stop, fall)
+    edges = np.linspace(fall, stop, PANELS + 1)
     half = 0.5 * np.diff(edges)[:, np.newaxis]
     r = edges[:-1, np.newaxis] + half * (1 + NODES)
     tail = gammaincc(0.5 * degrees, 0.5 * r * r)
     part = float((half * WEIGHTS * size * np.exp(min(rest, 0.0) - size * (r - start)) * tail).sum())
     floor = -math.expm1(rest) if rest < 0 else 0.0
-    return min(1.0, (floor + part) * ROUND_UP)
+    # The hazard rate of R at r is about 2 (r - sqrt(degrees)) at most, and r itself is rounded.
+    rounding = 16 * EPS * stop * (max(stop - middle, 0.0) + 1)
+    return min(1.0, (floor + before + part) * (ROUND_UP + rounding) + LEAST)
 
 
 def smallest_sigma(
@@ -257,14 +287,17 @@ def smallest_sigma(
 def smallest_ratio(
     *, epsilon: float, delta: float, coordinates: int, members: int | None = None, folded: bool = False
 ) -> float:
-    """Smallest sigma over the length of the shift whose :class:`ProvedGaussianCurve` is within (epsilon, delta)."""
+    """Smallest sigma over the length of the shift whose :class:`ProvedGaussianCurve` is within (epsilon, delta).
+
+    Larger than the root by 1e-12 of it, so that the rounding of mu = length / sigma cannot lead to the other side.
+    """
     level, tail = check_ordinary("epsilon", epsilon), check_probability("delta", delta)
 
     def excess(ratio: float) -> float:
         return log_excess(ProvedGaussianCurve(1 / ratio, coordinates, members, folded).delta(level), tail)
 
     high = closed_ratio(epsilon=level, delta=tail, coordinates=coordinates) * (1 + 1e-12)
-    return smallest_feasible(excess, 1e-6 * high, high, rtol=1e-13)
+    return min(smallest_feasible(excess, 1e-6 * high, high, rtol=1e-13) * (1 + 1e-12), high)
 
 
 def closed_ratio(*, epsilon: float, delta: float, coordinates: int) -> float:
@@ -303,6 +336,11 @@ def largest_proved_dimension(
         The claim of Algorithm 1; sigma over shift is 7 sqrt(ln(1 / delta)) / (4 epsilon), whatever the space.
     members : callable or None
         d -> |W|, for spaces of a known size: a small one is covered longer by the second bound of the curve.
+
+    Raises
+    ------
+    ValueError
+        The scale is proved at all of the first 5,000 dimensions: ``members`` hardly grows.
     """
     level, tail = check_ordinary("epsilon", epsilon), check_probability("delta", delta)
     mu = level / (1.75 * math.sqrt(-math.log(tail)))
@@ -314,6 +352,10 @@ def largest_proved_dimension(
     dimension = 0
     while proved(dimension + 1):
         dimension += 1
+        if dimension >= LARGEST_SEARCH:
+            raise ValueError(
+                f"members must grow with d: the scale is proved at each d up to {LARGEST_SEARCH}, where the search ends"
+            )
     return dimension
 
 
@@ -381,6 +423,13 @@ def _space_and_lipschitz(problem_or_space: Any, lipschitz: float | None) -> tupl
     if lipschitz is None:
         return problem_or_space, 1 / problem_or_space.separation
     return problem_or_space, check_ordinary("lipschitz", lipschitz)
+
+
+def _check_coordinates(coordinates: int) -> int:
+    degrees = check_count("coordinates", coordinates)
+    if degrees > LARGEST_COORDINATES:
+        raise ValueError(f"coordinates must be at most {LARGEST_COORDINATES}, got {degrees}")
+    return degrees
 
 
 def _check_gap(gap: float) -> float:

@@ -18,7 +18,14 @@ from scipy.special import logsumexp
 
 from adaptive_dp.oracle_perturbation.problems import Problem, TableProblem, ThresholdProblem
 from adaptive_dp.privacy import Guarantee, Neighbours, Release, Trace
-from adaptive_dp.validation import FloatArray, as_finite_array, check_generator, check_ordinary
+from adaptive_dp.validation import (
+    FloatArray,
+    as_finite_array,
+    check_count,
+    check_generator,
+    check_ordinary,
+    check_probability,
+)
 
 # Records times members of one block of losses.
 BLOCK_ENTRIES = 6_000_000
@@ -161,5 +168,9 @@ def expected_losses(problem: Problem, epsilons: FloatArray | list[float]) -> dic
 
 
 def exponential_excess_bound(size: int, *, epsilon: float, beta: float) -> float:
-    """2 ln(|W| / beta) / epsilon: the exponential mechanism's excess is above it with probability beta at most."""
-    return 2 * math.log(size / beta) / check_ordinary("epsilon", epsilon)
+    """2 ln(|W| / beta) / epsilon: the exponential mechanism's excess is above it with probability beta at most.
+
+    ``size`` is |W|, at least 1, and beta lies in (0, 1); TypeError or ValueError otherwise.
+    """
+    members, tail = check_count("size", size), check_probability("beta", beta)
+    return 2 * (math.log(members) - math.log(tail)) / check_ordinary("epsilon", epsilon)

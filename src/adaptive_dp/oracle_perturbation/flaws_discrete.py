@@ -39,6 +39,7 @@ from adaptive_dp.oracle_perturbation.separator_gaussian import (
     SeparatorCurve,
     odd_probabilities,
     printed_separator_sigma,
+    times_exp,
 )
 from adaptive_dp.oracle_perturbation.spaces import PointSet
 from adaptive_dp.validation import (
@@ -215,7 +216,8 @@ def orthant_delta(
 
     def difference(c: Any) -> Any:
         here, there = (k * (math.log(2.0) + log_ndtr(-at)) for at in (c, c + move))
-        return 0.5 * np.exp(here) - 0.5 * np.exp(level + there)
+        # Clipped to a float: the difference is negative there in any case.
+        return 0.5 * np.exp(here) - 0.5 * np.exp(np.minimum(level + there, 700.0))
 
     if margin is not None:
         least = check_real("margin", margin)
@@ -231,9 +233,12 @@ def orthant_delta(
 
 
 def parity_delta(shape: str, dimension: int, *, ratio: float, epsilon: float) -> float:
-    """P_D'(odd) - e^epsilon P_D(odd) with Gaussian noise of ``ratio`` shifts, which delta must not be below."""
+    """P_D'(odd) - e^epsilon P_D(odd) with Gaussian noise of ``ratio`` shifts, which delta must not be below.
+
+    Minus infinity where e^epsilon P_D(odd) is beyond the floats.
+    """
     odd = odd_law(shape)(dimension, ratio)
-    return 1.0 - odd - math.exp(check_real("epsilon", epsilon)) * odd
+    return 1.0 - odd - times_exp(odd, epsilon)
 
 
 # --- tables -------------------------------------------------------------------------------------------
@@ -253,14 +258,15 @@ def parity_table(
     law, rows = odd_law(shape), []
     for level, d in product(epsilons, dimensions):
         odd = law(d, printed_ratio(epsilon=level, delta=delta))
-        difference = 1 - odd - math.exp(level) * odd
+        scaled = times_exp(odd, level)
+        difference = 1 - odd - scaled
         rows.append(
             {
                 "d": d,
                 "epsilon": level,
                 "P_D": odd,
                 "P_D'": 1 - odd,
-                "allowed": min(math.exp(level) * odd + delta, 1.0),
+                "allowed": min(scaled + delta, 1.0),
                 "difference": difference,
                 "refuted": difference > delta,
             }
@@ -270,11 +276,11 @@ def parity_table(
 
 def smallest_refuted_dimension(shape: str, *, delta: float, epsilons: Sequence[float] = LEVELS) -> int:
     """Smallest d at which the parity losses refute Algorithm 1's scale at some of ``epsilons``; even for rings."""
-    law, step = odd_law(shape), 2 if shape == "rings" else 1
+    step = 2 if check_choice("shape", shape, SHAPES) == "rings" else 1
 
     def refuted(d: int) -> bool:
         return any(
-            (1 + math.exp(level)) * law(d, printed_ratio(epsilon=level, delta=delta)) < 1 - delta
+            parity_delta(shape, d, ratio=printed_ratio(epsilon=level, delta=delta), epsilon=level) > delta
             for level in epsilons
         )
 
@@ -323,7 +329,7 @@ def separator_table(counts: Sequence[int], *, epsilons: Sequence[float], delta: 
     rows = []
     for level, m in product(epsilons, counts):
         on_d, on_other = odd_probabilities(m, printed_separator_sigma(m, epsilon=level, delta=delta))
-        difference = on_other - math.exp(level) * on_d
+        difference = on_other - times_exp(on_d, level)
         row = {"m": m, "epsilon": level, "P_D": on_d, "P_D'": on_other, "difference": difference}
         rows.append(row | {"refuted": difference > delta})
     return pd.DataFrame(rows)
@@ -335,7 +341,7 @@ def sound_table(dimensions: Sequence[int], *, epsilon: float) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``d``, ``norm``, ``laplace`` and ``promise`` (e^epsilon).
+        ``d``, ``norm``, ``laplace`` and ``promise`` (e^epsilon); infinite beyond the floats.
     """
     rows = []
     for d in dimensions:
@@ -343,9 +349,9 @@ def sound_table(dimensions: Sequence[int], *, epsilon: float) -> pd.DataFrame:
         rows.append(
             {
                 "d": d,
-                "norm": (1 - norm) / norm,
-                "laplace": (1 - laplace) / laplace,
-                "promise": math.exp(epsilon),
+                "norm": (1 - norm) / norm if norm > 0 else math.inf,
+                "laplace": (1 - laplace) / laplace if laplace > 0 else math.inf,
+                "promise": times_exp(1.0, epsilon),
             }
         )
     return pd.DataFrame(rows)

@@ -67,7 +67,9 @@ def enumerate_group(
     records = _split(problem, columns)
     others, outside = _other_weights(problem.space, records.outside.shape[1])
     best = (math.inf, 0)
-    size = max(1, BLOCK_ENTRIES // max(1, records.outside.shape[0]))
+    room = problem.space.squared_radius + 1
+    wide = max(records.outside.shape[0], (len(columns) + 1) * max(room, 4 * (problem.space.box + 1)))
+    size = max(1, BLOCK_ENTRIES // max(1, wide))
     for at in range(0, len(outside), size):
         block = outside[at : at + size]
         totals = _block_totals(problem.space, records, block, tables, columns)

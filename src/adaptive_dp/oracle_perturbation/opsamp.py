@@ -37,8 +37,10 @@ from adaptive_dp.oracle_perturbation.problems import Uncertified
 from adaptive_dp.oracle_perturbation.sampled_oracles import Answers, SampledOracle, list_grid
 from adaptive_dp.oracle_perturbation.sampled_problems import (
     ROUNDING,
+    STEEPER,
     GridLosses,
     SampledProblem,
+    nearest_members,
     objective,
     rounding_error,
 )
@@ -78,7 +80,7 @@ class Plan:
     records, dimension : int
         n and d.
     diameter, lipschitz : float
-        D and G.
+        D and G. The stability is that of a G that is larger by the share ``STEEPER``, which rounding may hide.
     gap : float
         a = n alpha.
     eta : float
@@ -116,7 +118,7 @@ class Plan:
             eta=self.eta,
             dimension=self.dimension,
             diameter=self.diameter,
-            lipschitz=self.lipschitz,
+            lipschitz=self.lipschitz * (1 + STEEPER),
             gap=self.gap,
         )
         if self.stability < needed * (1 - SLACK):
@@ -221,13 +223,15 @@ def plan(
         Impossible parameters, or a plan that asks for too many calls or a gap below rounding.
     """
     level, privacy = check_probability("beta", beta), check_ordinary("epsilon", epsilon)
+    failure = check_probability("delta", delta)
     d, n = check_count("dimension", dimension), check_count("records", records)
     side, slope = check_ordinary("diameter", diameter), check_ordinary("lipschitz", lipschitz)
 
     def at(rate: float) -> tuple[float, int, float]:
-        s = stability_bound(eta=rate, dimension=d, diameter=side, lipschitz=slope, gap=gap)
-        m = bernstein_calls(mean=s, largest=d * side, failure=delta, oversampling=oversampling)
-        return s, m, bernstein_average(mean=s, largest=d * side, calls=m, failure=delta)
+        steepest = slope * (1 + STEEPER)
+        s = stability_bound(eta=rate, dimension=d, diameter=side, lipschitz=steepest, gap=gap)
+        m = bernstein_calls(mean=s, largest=d * side, failure=failure, oversampling=oversampling)
+        return s, m, bernstein_average(mean=s, largest=d * side, calls=m, failure=failure)
 
     def risk(log_rate: float) -> float:
         rate = math.exp(log_rate)
@@ -316,11 +320,11 @@ def printed_plan(
         check_ordinary("epsilon", epsilon),
     )
     side, slope = check_ordinary("diameter", diameter), check_ordinary("lipschitz", lipschitz)
-    odds = 1 + math.log(2 / check_probability("beta", beta))
+    failure, odds = check_probability("delta", delta), 1 + math.log(2 / check_probability("beta", beta))
     gamma = math.sqrt(level / n * across) * d**1.25
     eta = math.sqrt(across * math.sqrt(2 * d * level) / (250 * slope**2 * d**2 * side**2 * odds * n))
     moved = printed_stability_bound(eta=eta, dimension=d, diameter=side, lipschitz=slope, alpha=alpha)
-    return PrintedPlan(gamma, printed_calls(gamma, d, delta), eta, 4 * side * gamma + moved)
+    return PrintedPlan(gamma, printed_calls(gamma, d, failure), eta, 4 * side * gamma + moved)
 
 
 def opsamp(
@@ -373,6 +377,8 @@ def opsamp(
         depends on the data and is not covered by the guarantee; trying again with fresh noise would void it.
     """
     check_generator(rng)
+    check_ordinary("epsilon", epsilon)
+    check_probability("delta", delta)
     if not isinstance(problem, SampledProblem):
         raise TypeError(f"problem must be GridLosses, ScoreLosses or alike, got {type(problem).__name__}")
     if not callable(oracle):
@@ -438,15 +444,19 @@ def _certified(
             "the oracle did not answer every tilt with a point and a bound; nothing is released"
         )
     try:
-        values = objective(problem, points, tilts)
+        members = nearest_members(problem, points)
+        values = objective(problem, members, tilts)
     except ValueError:
-        values = None
+        members, values = points, None
     if values is None:
         raise Uncertified("the oracle answered with a point outside W; nothing is released")
-    gaps = values + rounding_error(problem, tilts) - bounds
+    slack = rounding_error(problem, tilts)
+    if (bounds > values + slack).any():
+        raise ValueError("oracle returned a lower bound above the objective of its point: it is broken")
+    gaps = values + slack - bounds
     if not (gaps <= gap).all():  # written so that nan is refused
         raise Uncertified(
             f"an answer has a certified gap above {gap:.3g}, the largest that the guarantee allows: nothing is "
             "released, and fresh noise must not be drawn to try again"
         )
-    return points, gaps
+    return members, gaps

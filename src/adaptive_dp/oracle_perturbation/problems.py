@@ -333,7 +333,18 @@ def enumerate_members(problem: Problem, costs: Any, /) -> Solution:
             [problem.objective(points[at : at + block], checked) for at in range(0, len(points), block)]
         )
     best = int(np.argmin(values))
-    return Solution(points[best].copy(), float(values[best]), float(values[best]), nodes=len(points))
+    lower = float(values[best]) - _sum_rounding(problem, costs)
+    return Solution(points[best].copy(), float(values[best]), lower, nodes=len(points))
+
+
+def _sum_rounding(problem: Problem, costs: Any) -> float:
+    """What rounding can do to the sums of :func:`enumerate_members`, with a reserve: terms times size times 2^-52."""
+    eps = float(np.finfo(np.float64).eps)
+    if isinstance(problem, TableProblem):
+        spread = problem.losses - (0.0 if problem.lipschitz is None else problem.losses[:, :1])
+        return eps * (problem.records + 2) * float(np.abs(spread).sum(axis=0).max() + np.abs(costs).max())
+    noise = float(np.abs(costs.per_value).max(axis=1).sum() + np.abs(costs.per_squared_norm).max())
+    return 2 * eps * (problem.space.dimension + 2) * (problem.records + noise)
 
 
 def integer_features(features: ArrayLike, grid: int = 1000) -> NDArray[np.int16]:

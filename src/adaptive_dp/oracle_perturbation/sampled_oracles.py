@@ -38,6 +38,7 @@ from adaptive_dp.validation import FloatArray, as_finite_array, check_count
 # Entries of a table of objectives that are held at once.
 LISTED = 250_000
 # Planes that a cutting-plane oracle keeps, and evaluations of one call after which it gives up.
+BLOW_UP = 100.0  # of the linear programme against the solver's absolute tolerances
 KEPT_PLANES = 400
 LARGEST_EFFORT = 500
 # Earlier tilts whose active planes are tried before a linear programme is solved.
@@ -178,7 +179,7 @@ class CuttingPlanes:
             The gap was not reached within the effort, or ``gap`` is below the rounding of the objective.
         """
         started, allowed = time.perf_counter(), check_gap(gap)
-        row = check_tilts(self._problem, np.atleast_2d(as_finite_array("tilt", tilt)))
+        row = check_tilts(self._problem, as_finite_array("tilt", tilt, ndim=1)[np.newaxis])
         slack = float(rounding_error(self._problem, row)[0])
         self._calls += 1
         self._forget()
@@ -194,6 +195,8 @@ class CuttingPlanes:
             point, bound = self._programme(row[0], float(candidates[best]))
             lower = max(lower, bound - slack)
             if candidates[best] + slack - lower > allowed:
+                if (self._points == point).all(axis=1).any():
+                    raise Uncertified("cutting planes do not get further: the programme repeats a point")
                 self._evaluate(point)
                 nodes += 1
         seconds = time.perf_counter() - started
@@ -231,9 +234,10 @@ class CuttingPlanes:
     def _programme(self, tilt: FloatArray, level: float) -> tuple[FloatArray, float]:
         """Minimiser of the largest plane minus the tilt, and a lower bound that holds whatever the solver did.
 
-        Planes are shifted by ``level`` and divided by n, so that the programme's numbers are of order one.
+        Planes are shifted by ``level`` and divided by n, so that the programme's numbers are of order one, and then
+        blown up: the solver's feasibility tolerance is absolute, and a plane that is violated by less is not seen.
         """
-        scale, d = float(self._problem.records), self._problem.dimension
+        scale, d = float(self._problem.records) / BLOW_UP, self._problem.dimension
         # plane j: height_j + <slope_j, w>
         heights = self._values - np.einsum("ij,ij->i", self._slopes, self._points)
         tilted = self._slopes - tilt
@@ -244,6 +248,7 @@ class CuttingPlanes:
             b_ub=(level - heights) / scale,
             bounds=[(-width, width)] * d + [(None, None)],
             method="highs-ds",
+            options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
         )
         if found.status != 0 or found.x is None:
             raise Uncertified("the linear programme of the cutting planes was not solved")

@@ -23,6 +23,12 @@ LARGEST_GRID = 1_000_000
 # Relative rounding error of a sum of losses: numpy adds pairwise, at most about 45 roundings in a row for 2^30
 # terms, and a loss itself takes a few. 64 roundings are allowed.
 ROUNDING = 32 * float(np.finfo(np.float64).eps)
+# Rounding of the difference of two losses in [0, 1], and the share of G that it may take: a constant for which it takes
+# more could not be checked, and is refused.
+DIFFERENCE, SHARE = 8 * float(np.finfo(np.float64).eps), 1e-6
+# A loss that passes is at most (1 + STEEPER) G-Lipschitz: SLACK and SHARE, and the rounding of the grid. Plans of
+# OPSamp are made for this.
+STEEPER = 2e-6
 LOSSES = ("hinge", "absolute", "ramp", "folded")
 CONVEX = ("hinge", "absolute")
 
@@ -116,7 +122,8 @@ class BoxGrid:
 
     def indices(self, points: FloatArray) -> NDArray[np.int64]:
         """Position in :meth:`points` of each of ``points`` (k, d); raises ValueError if one is not on the grid."""
-        steps = np.rint((points + self.half_width) / self.spacing).astype(np.int64)
+        # Clipped: beyond the integers the cast below has no meaning.
+        steps = np.clip(np.rint((points + self.half_width) / self.spacing), -1, self.side).astype(np.int64)
         if (
             points.ndim != 2
             or points.shape[1] != self.dimension
@@ -144,7 +151,7 @@ class GridLosses:
         With N points.
     lipschitz : float
         G: |l(w) - l(v)| <= G |w - v|_1 on the grid, for every possible record. On a product grid it is enough that
-        neighbours obey, and they are checked, as is the range [0, 1].
+        neighbours obey, and they are checked up to rounding (see ``STEEPER``), as is the range [0, 1].
     rows : int, optional
         k; needed where ``losses`` is callable.
     weights : array_like of int, shape (k,), optional
@@ -153,7 +160,8 @@ class GridLosses:
     Raises
     ------
     TypeError, ValueError
-        Shapes that do not fit, losses outside [0, 1], or a loss that breaks ``lipschitz``.
+        Shapes that do not fit, losses outside [0, 1], a loss that breaks ``lipschitz``, or a constant so small that
+        rounding hides what breaks it. No message shows a loss.
     """
 
     __slots__ = ("_grid", "_lipschitz", "_records", "_total")
@@ -170,6 +178,12 @@ class GridLosses:
         if not isinstance(grid, BoxGrid):
             raise TypeError(f"grid must be a BoxGrid, got {type(grid).__name__}")
         self._grid, self._lipschitz = grid, check_ordinary("lipschitz", lipschitz)
+        least = DIFFERENCE / (SHARE * grid.spacing)
+        if self._lipschitz < least:
+            raise ValueError(
+                f"lipschitz must be at least {least:.3g} to be checked on this grid, got {self._lipschitz:g}: steps of "
+                "losses would drown in rounding"
+            )
         if callable(losses):
             count, chunk = check_count("rows", rows), losses
         else:
@@ -204,15 +218,14 @@ class GridLosses:
         if block.shape != (rows.stop - rows.start, size):
             raise ValueError(f"losses must have shape {(rows.stop - rows.start, size)}, got {block.shape}")
         if block.min() < -SLACK or block.max() > 1 + SLACK:
-            raise ValueError(f"losses must lie in [0, 1], got {block.min():.6g} ... {block.max():.6g}")
-        allowed = self._lipschitz * self._grid.spacing * (1 + SLACK) + SLACK * self._grid.spacing
+            raise ValueError("losses must lie in [0, 1]: scale or clip them")
+        allowed = self._lipschitz * self._grid.spacing * (1 + SLACK) + DIFFERENCE
         cube = block.reshape(-1, *[self._grid.side] * self._grid.dimension)
         for axis in range(1, cube.ndim):
-            steepest = float(np.abs(np.diff(cube, axis=axis)).max())
-            if steepest > allowed:
+            if np.abs(np.diff(cube, axis=axis)).max() > allowed:
                 raise ValueError(
-                    f"losses: a step along axis {axis - 1} changes a loss by {steepest:.6g}, more than lipschitz = "
-                    f"{self._lipschitz:g} allows over {self._grid.spacing:g}"
+                    f"losses: a step along axis {axis - 1} changes a loss by more than lipschitz = "
+                    f"{self._lipschitz:g} allows over {self._grid.spacing:g}; declare a larger constant"
                 )
         return block
 
@@ -287,7 +300,7 @@ class ScoreLosses:
             )
         for name, entries in (("features", x), ("labels", y)):
             if np.abs(entries).max() > 1 + SLACK:
-                raise ValueError(f"{name} must lie in [-1, 1], got up to {np.abs(entries).max():.6g}")
+                raise ValueError(f"{name} must lie in [-1, 1]: scale or clip them")
         if self.loss in ("hinge", "ramp") and not np.isin(y, (-1.0, 1.0)).all():
             raise ValueError(f"labels must be -1 or +1 for the {self.loss} loss")
         distinct, counts = np.unique(np.column_stack([x, y]), axis=0, return_counts=True)
@@ -352,7 +365,10 @@ class ScoreLosses:
         slopes = np.sign(scores - self.labels)
         if self.loss == "hinge":
             slopes = -self.labels * (self.labels * scores < 1)
-        return value, np.asarray((slopes * self._weights * self.lipschitz) @ self.features)
+        # One column after the other, contiguous: numpy then sums in pairs, to an error that the certificates allow for.
+        # A matrix product adds records one by one, and its error may exceed the gap from a million records on.
+        columns = np.ascontiguousarray(self.features.T)
+        return value, np.asarray((columns * (slopes * self._weights * self.lipschitz)).sum(axis=1))
 
     def on_grid(self, side: int) -> GridLosses:
         """The same losses with W the points of a grid of ``side`` points along each axis."""
@@ -363,3 +379,16 @@ class ScoreLosses:
             return self._of_scores(points @ self.features[rows].T, self.labels[rows]).T
 
         return GridLosses(chunk, grid, self.lipschitz, rows=self._weights.size, weights=self._weights)
+
+
+def nearest_members(problem: SampledProblem, points: FloatArray) -> FloatArray:
+    """Members of W for answers that a rounding may have moved off it; raises ValueError for other answers.
+
+    The guarantee is about averages of members: points beside W must not enter them. ``points`` has shape (k, d),
+    finite; a problem of another kind than :class:`GridLosses` is taken to have all points of its box.
+    """
+    if isinstance(problem, GridLosses):
+        return np.asarray(problem.grid.points()[problem.grid.indices(points)])
+    if np.abs(points).max() > problem.half_width * (1 + SLACK):
+        raise ValueError("points must lie in the box")
+    return np.clip(points, -problem.half_width, problem.half_width)

@@ -16,7 +16,7 @@ from scipy.special import log_ndtr
 
 from adaptive_dp.accounting import smallest_feasible
 from adaptive_dp.objective_perturbation.composition import ComposedCurve, Perturbation
-from adaptive_dp.oracle_perturbation.discrete_privacy import GAP, ProvedGaussianCurve, closed_ratio
+from adaptive_dp.oracle_perturbation.discrete_privacy import GAP, LEAST, ProvedGaussianCurve, closed_ratio
 from adaptive_dp.per_instance.calibration import log_excess
 from adaptive_dp.validation import check_count, check_ordinary, check_probability, check_real
 
@@ -82,8 +82,8 @@ class SeparatorCurve:
         return ComposedCurve((Perturbation(self.mu, NO_CURVATURE, self.separators, "half-normal"),))
 
     def delta(self, epsilon: float) -> float:
-        """Bound of the smallest delta at any real ``epsilon``."""
-        return min(self.euclidean.delta(epsilon), self.one_by_one.delta(epsilon))
+        """Bound of the smallest delta at any real ``epsilon``; at least ``LEAST``, as Gaussian noise is never pure."""
+        return max(min(self.euclidean.delta(epsilon), self.one_by_one.delta(epsilon)), LEAST)
 
     def epsilon(self, delta: float) -> float:
         """Bound of the smallest epsilon >= 0 at ``delta`` in [0, 1]."""
@@ -185,7 +185,16 @@ def odd_probabilities(separators: int, sigma: float) -> tuple[float, float]:
 def odd_delta(separators: int, sigma: float, epsilon: float) -> float:
     """P_D'(odd) - e^epsilon P_D(odd), at least 0, of :func:`odd_probabilities`: what delta must exceed."""
     on_d, on_other = odd_probabilities(separators, sigma)
-    return max(on_other - math.exp(check_real("epsilon", epsilon)) * on_d, 0.0)
+    return max(on_other - times_exp(on_d, epsilon), 0.0)
+
+
+def times_exp(probability: float, epsilon: float) -> float:
+    """``probability`` times e^epsilon for any real ``epsilon``; infinite where that is beyond the floats."""
+    level = check_real("epsilon", epsilon)
+    if probability == 0 or level < 700:
+        return probability * math.exp(min(level, 700.0))
+    power = level + math.log(probability)
+    return math.exp(power) if power < 709 else math.inf
 
 
 def smallest_refuted_count(

@@ -33,6 +33,8 @@ SECONDS = 60.0  # a limit on everything that is called without one
 FINEST_BITS, OBJECTIVE_BITS = 28, 50
 # HiGHS's defaults, which scipy leaves in place: tolerance of a reduced cost, of pruning, and absolute gap.
 REDUCED_COST, PRUNING, ABSOLUTE_GAP = 1e-7, 1e-6, 1e-6
+# Its errors grow with the costs: what is deducted relative to them, and the largest costs that are passed on.
+RELATIVE, LARGEST_FOR_HIGHS = 1e-9, 1e7
 
 
 def cp_sat(
@@ -106,23 +108,30 @@ def highs(problem: ThresholdProblem, costs: GridCosts, /, *, seconds: float = SE
     Solution
         ``nodes`` counts HiGHS's nodes. The lower bound is HiGHS's dual bound less its tolerances: 1e-7 a column,
         since a bound that follows from reduced costs that are off by so much is off by at most that times the width
-        of a binary column, summed; 1e-6 for pruning and 1e-6 for the gap at which it calls a point optimal; and the
-        rounding of sums. It is proved *as far as HiGHS keeps these tolerances*: its arithmetic is in doubles and
-        leaves no proof behind. A mechanism that relies on it should be given a gap well above them.
+        of a binary column, summed; 1e-6 for pruning and 1e-6 for the gap at which it calls a point optimal; 1e-9 of
+        all costs together, as its errors grow with them; and the rounding of sums. It is proved *as far as HiGHS
+        keeps these tolerances*: its arithmetic is in doubles and leaves no proof behind. A mechanism that relies on
+        it should be given a gap well above them.
 
     Raises
     ------
     TypeError, ValueError
-        Not such a problem, tables that do not fit, or an impossible limit.
+        Not such a problem, tables that do not fit, costs beyond 1e7, or an impossible limit.
     """
     start = time.perf_counter()
     tables = _check(problem, costs)
     limit = check_positive("seconds", seconds)
+    for name in ("per_value", "per_squared_norm"):
+        if np.abs(getattr(tables, name)).max() > LARGEST_FOR_HIGHS:
+            raise ValueError(
+                f"{name} must stay within {LARGEST_FOR_HIGHS:g} for HiGHS, whose tolerances are absolute"
+            )
     program = halfspace_program(problem, tables, merge_records(problem))
     answer = solve_program(program, seconds=limit)
     bound, point = -math.inf, None
     if answer.mip_dual_bound is not None and math.isfinite(answer.mip_dual_bound):
         tolerance = REDUCED_COST * program.cost.size + PRUNING + ABSOLUTE_GAP
+        tolerance += RELATIVE * _size(problem, tables)
         bound = float(answer.mip_dual_bound) + program.constant - tolerance
         bound -= rounding_allowance(problem, tables)
     if answer.x is not None:
@@ -176,6 +185,9 @@ def _solution(
         point = np.zeros(problem.space.dimension, dtype=np.int64)
     objective = float(problem.objective(point, costs))
     lower = max(bound, least_cost(problem, costs))
+    if lower > objective + rounding_allowance(problem, costs):
+        # A bound above a member's objective is wrong, and so may be the rest of what the solver says.
+        lower = least_cost(problem, costs)
     return Solution(point, objective, lower, nodes=nodes, seconds=time.perf_counter() - start)
 
 
@@ -190,9 +202,13 @@ def _import_cp_sat() -> Any:
 
 def _cost_bits(problem: ThresholdProblem, costs: GridCosts) -> int:
     """Binary digits after the point of the integer costs."""
-    largest = problem.records + float(np.abs(costs.per_value).max(axis=1).sum())
-    largest += float(np.abs(costs.per_squared_norm).max())
-    return min(FINEST_BITS, OBJECTIVE_BITS - math.ceil(math.log2(largest)))
+    return min(FINEST_BITS, OBJECTIVE_BITS - math.ceil(math.log2(_size(problem, costs))))
+
+
+def _size(problem: ThresholdProblem, costs: GridCosts) -> float:
+    """Bound of the absolute value of any perturbed objective."""
+    noise = float(np.abs(costs.per_value).max(axis=1).sum() + np.abs(costs.per_squared_norm).max())
+    return problem.records + noise
 
 
 def _whole(table: FloatArray, bits: int) -> list[int]:
