@@ -60,7 +60,7 @@ class BallMinimum:
         while the minimiser needs one. There are then at least two minimisers, and this is one of them.
     method : str
         ``"cholesky"`` (interior), ``"newton"`` (secular equation), ``"eigen"`` (eigendecomposition),
-        ``"zero"`` (A = 0 and b = 0).
+        ``"zero"`` (A = 0, and b = 0 or too small for b / R to be a float).
     factorisations : int
         Number of Cholesky factorisations that led to the answer; 0 for ``"eigen"``.
     """
@@ -175,7 +175,7 @@ def minimise_quadratic_in_ball(
         raise ValueError(f"multiplier must be nonnegative, got {start!r}")
     scale = _scale(A, b, R)
     if scale == 0:
-        return _nothing_to_minimise(b.size)
+        return _next_to_nothing(b, R)
     A /= scale
     b /= scale
     b /= R
@@ -193,7 +193,7 @@ def minimise_quadratic_in_ball_eigen(matrix: ArrayLike, vector: ArrayLike, radiu
     A, b, R = _check_quadratic(matrix, vector, radius)
     scale = _scale(A, b, R)
     if scale == 0:
-        return _nothing_to_minimise(b.size)
+        return _next_to_nothing(b, R)
     A, b = A / scale, b / scale / R
     return _unscale(A, b, R, scale, _eigen_in_unit_ball(A, b))
 
@@ -398,9 +398,12 @@ def _unscale(A: FloatArray, b: FloatArray, R: float, scale: float, unit: _UnitMi
     )
 
 
-def _nothing_to_minimise(p: int) -> BallMinimum:
+def _next_to_nothing(b: FloatArray, R: float) -> BallMinimum:
+    """The minimum where A = 0 and b / R is 0 in floats: the best point of the sphere, if there is a slope at all."""
+    slope = float(dnrm2(b))
+    theta = R * (b / slope) if slope > 0 else np.zeros(b.size)
     return BallMinimum(
-        np.zeros(p), 0.0, 0.0, on_boundary=False, hard_case=False, method="zero", factorisations=0
+        theta, 0.0, -R * slope, on_boundary=slope > 0, hard_case=False, method="zero", factorisations=0
     )
 
 

@@ -699,3 +699,13 @@ def test_newton_refuses():
         minimise_newton(value, lambda t: (t, np.eye(3)), [1.0, 1.0])
     with pytest.raises(ValueError, match="derivatives must be finite"):
         minimise_newton(value, lambda t: (t * math.nan, np.eye(2)), [1.0, 1.0])
+
+
+@pytest.mark.parametrize("solve", [minimise_quadratic_in_ball, minimise_quadratic_in_ball_eigen])
+def test_a_slope_that_vanishes_beside_the_radius_still_counts(solve):
+    """A = 0 and b / R below the smallest float: the minimum is -R |b|, small as it is."""
+    found = solve(np.zeros((2, 2)), [3e-300, 4e-300], 1e100)
+    np.testing.assert_allclose(found.theta, [0.6e100, 0.8e100])
+    assert found.value == pytest.approx(-5e-200, rel=1e-12, abs=0.0)
+    assert found.on_boundary
+    assert solve(np.zeros((2, 2)), [0.0, 0.0], 1e100).value == 0
