@@ -15,9 +15,14 @@ from adaptive_dp.oracle_perturbation.group_enumeration import (
     check_group,
     enumerate_group,
     find_group,
+)
+from adaptive_dp.oracle_perturbation.problems import (
+    TIES,
+    GridCosts,
+    ThresholdProblem,
+    enumerate_members,
     rounding_allowance,
 )
-from adaptive_dp.oracle_perturbation.problems import TIES, GridCosts, ThresholdProblem, enumerate_members
 from adaptive_dp.oracle_perturbation.solver_comparison import adult_problem, opdisc_noise
 from adaptive_dp.oracle_perturbation.spaces import IntegerBall
 

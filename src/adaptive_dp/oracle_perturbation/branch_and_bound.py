@@ -31,8 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from adaptive_dp.oracle_perturbation import branch_and_bound_kernels as kernels
 from adaptive_dp.oracle_perturbation.branch_and_bound_kernels import TOLERANCE, Prices, Stack, Work
 from adaptive_dp.oracle_perturbation.branch_and_bound_plan import Plan, make_plan, make_prices
-from adaptive_dp.oracle_perturbation.group_enumeration import rounding_allowance
-from adaptive_dp.oracle_perturbation.problems import GridCosts, Solution, ThresholdProblem
+from adaptive_dp.oracle_perturbation.problems import GridCosts, Solution, ThresholdProblem, rounding_allowance
 from adaptive_dp.oracle_perturbation.spaces import IntArray
 from adaptive_dp.validation import as_finite_array, check_count
 
@@ -125,7 +124,7 @@ class BranchAndBound:
         Solution
             ``lower_bound`` is proved. It is the objective less 1e-7, the tolerance with which branches are closed, if
             the search came to its end, and otherwise the smallest bound of what is left; in both cases less twice
-            :func:`~adaptive_dp.oracle_perturbation.group_enumeration.rounding_allowance`, since bounds are sums of
+            :func:`~adaptive_dp.oracle_perturbation.problems.rounding_allowance`, since bounds are sums of
             doubles. ``nodes`` counts the bounds that were computed.
 
         Raises

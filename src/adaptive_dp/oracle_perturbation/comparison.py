@@ -120,6 +120,14 @@ class Gains:
         return np.asarray((best + self.per_squared_norm).max(axis=1))
 
 
+def lifted_gains(space: IntegerBall, eta: FloatArray) -> Gains:
+    """<eta, pi(w)> as tables, for noise of shape (R, d + 1)."""
+    limit = space.squared_radius
+    last = np.sqrt(1 - np.arange(limit + 1) / limit)
+    unit = np.arange(-space.box, space.box + 1) / space.radius
+    return Gains(space, eta[:, :-1, np.newaxis] * unit, eta[:, -1:] * last)
+
+
 def draw_gains(
     mechanism: str, space: IntegerBall, *, epsilon: float, draws: int, rng: np.random.Generator
 ) -> Gains:
@@ -145,9 +153,8 @@ def draw_gains(
         eta = norm_exponential(
             tilt_shift(space) / check_ordinary("epsilon", epsilon), d + 1, rng, draws=draws
         )
-        unit = np.arange(-box, box + 1) / space.radius
-        last = np.sqrt(1 - np.arange(limit + 1) / limit)
-        return Gains(space, eta[:, :-1, np.newaxis] * unit, np.abs(eta[:, -1:]) * last)
+        eta[:, -1] = np.abs(eta[:, -1])
+        return lifted_gains(space, eta)
     if mechanism == "values":
         return Gains(space, value_noise(space, epsilon=epsilon, gap=0.0).draw(rng, draws=draws), nothing)
     kind = "laplace" if mechanism == "rspm" else "box"

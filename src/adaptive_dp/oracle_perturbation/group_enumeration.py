@@ -17,7 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_dp.oracle_perturbation.problems import GridCosts, Solution, ThresholdProblem
+from adaptive_dp.oracle_perturbation.problems import (
+    GridCosts,
+    Solution,
+    ThresholdProblem,
+    rounding_allowance,
+)
 from adaptive_dp.oracle_perturbation.spaces import LARGEST_LIST, IntArray, IntegerBall
 from adaptive_dp.validation import FloatArray, check_count
 
@@ -80,19 +85,6 @@ def enumerate_group(
     bound = best[0] - rounding_allowance(problem, tables)
     objective = float(problem.objective(point, tables))
     return Solution(point, objective, bound, nodes=others, seconds=time.perf_counter() - start)
-
-
-def rounding_allowance(problem: ThresholdProblem, costs: GridCosts) -> float:
-    """How much a sum of the objective's terms in doubles may differ from the exact one, twice.
-
-    A sum of m doubles, in any order, is within m u sum|terms| of the exact sum (u = 2^-53, m u far below 1). Here m
-    is at most d + 4, and the terms are at most the number of records and the largest entry of each table. The
-    allowance is four times that: once for the minimum, once for the objective that it is compared with, and twice
-    that for good measure. At the noise of OPDisc it is about 1e-10.
-    """
-    size = problem.records + float(np.abs(costs.per_value).max(axis=1).sum())
-    size += float(np.abs(costs.per_squared_norm).max())
-    return 4.0 * (problem.space.dimension + 4) * 2.0**-53 * size
 
 
 def check_group(features: NDArray[np.int16], group: Sequence[int]) -> tuple[int, ...]:

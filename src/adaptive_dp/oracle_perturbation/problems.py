@@ -193,22 +193,21 @@ class ThresholdProblem:
         noise = costs.per_value[column, w + self.space.box].sum(axis=-1)
         return np.asarray(self.errors(w) + noise + costs.per_squared_norm[np.sum(w**2, axis=-1)])
 
+    def largest_objective(self, costs: GridCosts) -> float:
+        """Bound of the absolute value of the perturbed objective over W."""
+        noise = np.abs(costs.per_value).max(axis=1).sum() + np.abs(costs.per_squared_norm).max()
+        return self.records + float(noise)
+
     def lifted_costs(self, noise: ArrayLike) -> GridCosts:
         """Return OPDisc's perturbation -<noise, pi(w)> as tables; ``noise`` has shape (d + 1,), any signs.
 
         The last coordinate of pi depends on w through |w|^2 alone: a table over k = 0 ... K holds it exactly, for
         either sign. (The quadratic constraint of neel2019, Figure 2, is exact only for a positive one.)
         """
-        eta = self._check_noise(noise, self.space.dimension + 1)
+        eta = _lifted_noise(noise, self.space.dimension)
         radius, squares = self.space.radius, np.arange(self.space.squared_radius + 1)
         last = np.sqrt(self.space.squared_radius - squares) / radius
         return GridCosts(-np.outer(eta[:-1], self.space.values) / radius, -eta[-1] * last)
-
-    def _check_noise(self, noise: ArrayLike, size: int) -> FloatArray:
-        eta = as_finite_array("noise", noise, ndim=1)
-        if eta.shape[0] != size:
-            raise ValueError(f"noise must have {size} entries, got {eta.shape[0]}")
-        return eta
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -288,10 +287,15 @@ class TableProblem:
 
     def lifted_costs(self, noise: ArrayLike) -> FloatArray:
         """Return OPDisc's perturbation -<noise, pi(w)> for every member; ``noise`` has shape (d + 1,)."""
-        eta = as_finite_array("noise", noise, ndim=1)
-        if eta.shape[0] != self.space.dimension + 1:
-            raise ValueError(f"noise must have {self.space.dimension + 1} entries, got {eta.shape[0]}")
-        return -(lift(self.space.members, self.space.radius) @ eta)
+        return -(lift(self.space.members, self.space.radius) @ _lifted_noise(noise, self.space.dimension))
+
+
+def _lifted_noise(noise: ArrayLike, dimension: int) -> FloatArray:
+    """OPDisc's noise, one entry more than W has dimensions."""
+    eta = as_finite_array("noise", noise, ndim=1)
+    if eta.shape[0] != dimension + 1:
+        raise ValueError(f"noise must have {dimension + 1} entries, got {eta.shape[0]}")
+    return eta
 
 
 def _whole(points: ArrayLike, dimension: int) -> IntArray:
@@ -337,14 +341,24 @@ def enumerate_members(problem: Problem, costs: Any, /) -> Solution:
     return Solution(points[best].copy(), float(values[best]), lower, nodes=len(points))
 
 
+def rounding_allowance(problem: ThresholdProblem, costs: GridCosts) -> float:
+    """How much a sum of the objective's terms in doubles may differ from the exact one, twice.
+
+    A sum of m doubles, in any order, is within m u sum|terms| of the exact sum (u = 2^-53, m u far below 1). Here m
+    is at most d + 4, and the terms are at most the number of records and the largest entry of each table. The
+    allowance is four times that: once for the minimum, once for the objective that it is compared with, and twice
+    that for good measure. At the noise of OPDisc it is about 1e-10.
+    """
+    return 4.0 * (problem.space.dimension + 4) * 2.0**-53 * problem.largest_objective(costs)
+
+
 def _sum_rounding(problem: Problem, costs: Any) -> float:
     """What rounding can do to the sums of :func:`enumerate_members`, with a reserve: terms times size times 2^-52."""
-    eps = float(np.finfo(np.float64).eps)
     if isinstance(problem, TableProblem):
+        eps = float(np.finfo(np.float64).eps)
         spread = problem.losses - (0.0 if problem.lipschitz is None else problem.losses[:, :1])
         return eps * (problem.records + 2) * float(np.abs(spread).sum(axis=0).max() + np.abs(costs).max())
-    noise = float(np.abs(costs.per_value).max(axis=1).sum() + np.abs(costs.per_squared_norm).max())
-    return 2 * eps * (problem.space.dimension + 2) * (problem.records + noise)
+    return rounding_allowance(problem, costs)
 
 
 def integer_features(features: ArrayLike, grid: int = 1000) -> NDArray[np.int16]:

@@ -17,14 +17,19 @@ from typing import Any
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from adaptive_dp.oracle_perturbation.group_enumeration import cheapest_by_squared_norm, rounding_allowance
+from adaptive_dp.oracle_perturbation.group_enumeration import cheapest_by_squared_norm
 from adaptive_dp.oracle_perturbation.halfspace_program import (
     Patterns,
     Program,
     halfspace_program,
     merge_records,
 )
-from adaptive_dp.oracle_perturbation.problems import GridCosts, Solution, ThresholdProblem
+from adaptive_dp.oracle_perturbation.problems import (
+    GridCosts,
+    Solution,
+    ThresholdProblem,
+    rounding_allowance,
+)
 from adaptive_dp.oracle_perturbation.spaces import IntArray
 from adaptive_dp.validation import FloatArray, check_count, check_positive
 
@@ -61,7 +66,7 @@ def cp_sat(
         ``nodes`` counts branches. The lower bound is CP-SAT's own, which is proved in integer arithmetic for costs
         that were rounded to multiples of 2^-28 (coarser if costs are huge), less what that rounding can change:
         half a unit for each of d + 1 costs, one more unit for the conversion to a double, and
-        :func:`~.group_enumeration.rounding_allowance`. Stopped without a point, it returns the zero vector.
+        :func:`~.problems.rounding_allowance`. Stopped without a point, it returns the zero vector.
 
     Raises
     ------
@@ -131,7 +136,7 @@ def highs(problem: ThresholdProblem, costs: GridCosts, /, *, seconds: float = SE
     bound, point = -math.inf, None
     if answer.mip_dual_bound is not None and math.isfinite(answer.mip_dual_bound):
         tolerance = REDUCED_COST * program.cost.size + PRUNING + ABSOLUTE_GAP
-        tolerance += RELATIVE * _size(problem, tables)
+        tolerance += RELATIVE * problem.largest_objective(tables)
         bound = float(answer.mip_dual_bound) + program.constant - tolerance
         bound -= rounding_allowance(problem, tables)
     if answer.x is not None:
@@ -202,13 +207,7 @@ def _import_cp_sat() -> Any:
 
 def _cost_bits(problem: ThresholdProblem, costs: GridCosts) -> int:
     """Binary digits after the point of the integer costs."""
-    return min(FINEST_BITS, OBJECTIVE_BITS - math.ceil(math.log2(_size(problem, costs))))
-
-
-def _size(problem: ThresholdProblem, costs: GridCosts) -> float:
-    """Bound of the absolute value of any perturbed objective."""
-    noise = float(np.abs(costs.per_value).max(axis=1).sum() + np.abs(costs.per_squared_norm).max())
-    return problem.records + noise
+    return min(FINEST_BITS, OBJECTIVE_BITS - math.ceil(math.log2(problem.largest_objective(costs))))
 
 
 def _whole(table: FloatArray, bits: int) -> list[int]:

@@ -14,14 +14,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from adaptive_dp.noise import laplace
-from adaptive_dp.oracle_perturbation.discrete_privacy import GAP
+from adaptive_dp.experiments import profile_settings
+from adaptive_dp.noise import norm_exponential
+from adaptive_dp.oracle_perturbation.comparison import Gains, draw_gains, lifted_gains
+from adaptive_dp.oracle_perturbation.discrete_privacy import GAP, shift
 from adaptive_dp.oracle_perturbation.embeddings import BoxEmbedding, Embedding, SimplexEmbedding, gauge_noise
 from adaptive_dp.oracle_perturbation.spaces import IntegerBall
-from adaptive_dp.oracle_perturbation.value_noise import value_noise
-from adaptive_dp.validation import FloatArray, as_finite_array, check_choice, check_count
-
-PROFILES = {"quick": 400, "book": 4000, "paper": 20_000}
+from adaptive_dp.validation import FloatArray, as_finite_array, check_count
 
 
 def largest(space: IntegerBall, per_value: ArrayLike, per_squared_norm: ArrayLike) -> FloatArray:
@@ -45,16 +44,7 @@ def largest(space: IntegerBall, per_value: ArrayLike, per_squared_norm: ArrayLik
         as_finite_array("per_value", per_value, 3),
         as_finite_array("per_squared_norm", per_squared_norm, 2),
     )
-    best = np.full((len(gains), space.squared_radius + 1), -np.inf)
-    best[:, 0] = 0.0
-    for j in range(space.dimension):
-        longer = np.full_like(best, -np.inf)
-        for index, value in enumerate(space.values):
-            square = int(value) ** 2
-            reached = best[:, : space.squared_radius + 1 - square] + gains[:, [j], [index]].reshape(-1, 1)
-            np.maximum(longer[:, square:], reached, out=longer[:, square:])
-        best = longer
-    return np.asarray(np.max(best + last, axis=1))
+    return Gains(space, gains, last).largest()
 
 
 def _stacked(embedding: Embedding, noise: FloatArray) -> FloatArray:
@@ -70,23 +60,13 @@ def embedded_width(embedding: Embedding, draws: int, rng: np.random.Generator) -
 
 def lifted_width(space: IntegerBall, draws: int, rng: np.random.Generator) -> FloatArray:
     """Draws of max_w <eta, pi(w)> for norm noise at epsilon = 1, shape (draws,)."""
-    k, d, radius = check_count("draws", draws), space.dimension, space.radius
-    direction = rng.standard_normal((k, d + 1))
-    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-    scale = 4.0 * (1.0 + GAP) * radius**2 / space.separation**2
-    eta = direction * rng.gamma(d + 1, scale, size=(k, 1))
-    heights = np.sqrt(space.squared_radius - np.arange(space.squared_radius + 1)) / radius
-    grid = np.arange(-space.box, space.box + 1)
-    return largest(space, eta[:, :d, np.newaxis] * grid / radius, eta[:, [d]] * heights)
+    eta = norm_exponential(shift(space, gap=GAP), space.dimension + 1, rng, draws=check_count("draws", draws))
+    return lifted_gains(space, eta).largest()
 
 
 def laplace_width(space: IntegerBall, draws: int, rng: np.random.Generator) -> FloatArray:
     """Draws of the largest gain under RSPM's Laplace noise at epsilon = 1, shape (draws,)."""
-    k, m = check_count("draws", draws), 2 * space.box * space.dimension
-    weights = laplace(2.0 * (1.0 + GAP) * m, (k, space.dimension, 2 * space.box), rng)
-    gains = np.zeros((k, space.dimension, 2 * space.box + 1))
-    gains[:, :, np.arange(2 * space.box + 1) != space.box] = weights
-    return largest(space, gains, np.zeros((k, space.squared_radius + 1)))
+    return draw_gains("rspm", space, epsilon=1.0, draws=check_count("draws", draws), rng=rng).largest()
 
 
 def value_width(space: IntegerBall, draws: int, rng: np.random.Generator) -> FloatArray:
@@ -94,8 +74,8 @@ def value_width(space: IntegerBall, draws: int, rng: np.random.Generator) -> Flo
 
     That noise is nonnegative, with the same mean at every value, which moves no answer and is taken off.
     """
-    noise = value_noise(space, epsilon=1.0).draw(rng, draws=check_count("draws", draws))
-    return largest(space, noise - noise.mean(), np.zeros((draws, space.squared_radius + 1)))
+    gains = draw_gains("values", space, epsilon=1.0, draws=check_count("draws", draws), rng=rng)
+    return gains.largest() - space.dimension * float(gains.per_value.mean())
 
 
 def width_table(dimensions: Sequence[int], draws: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -132,4 +112,8 @@ def ball_widths(dimension: int, draws: int, rng: np.random.Generator) -> dict[st
 
 def draws_for(profile: str) -> int:
     """How many draws the page takes in a profile."""
-    return PROFILES[check_choice("profile", profile, tuple(PROFILES))]
+    return int(
+        profile_settings(profile, quick={"draws": 400}, book={"draws": 4000}, paper={"draws": 20_000})[
+            "draws"
+        ]
+    )
